@@ -1,0 +1,44 @@
+// ORT tensors as MLX arrays, and MLX arrays as ORT outputs.
+#pragma once
+
+#include <mlx/array.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "ort.h"
+
+namespace ort_mlx {
+
+namespace mx = mlx::core;
+
+// What a tensor is, without its owner.
+struct TensorView {
+  const void* bytes;
+  int dtype;  // ONNX element type
+  const int64_t* dims;
+  size_t rank;
+};
+
+TensorView view_of(const Runtime& ort, const OrtValue* value);
+
+// Bytes wrapped in place and bytes copied at the boundary, since the library was loaded.
+struct BoundaryBytes {
+  std::atomic<uint64_t> wrapped{0};
+  std::atomic<uint64_t> copied_in{0};
+  std::atomic<uint64_t> copied_out{0};
+};
+BoundaryBytes& boundary_bytes();
+
+// An array over the tensor's memory. On the CPU backend it is the memory itself, never copied and
+// never written, and the caller keeps it alive; elsewhere MLX adopts it where the backend allows,
+// else copies.
+mx::array wrap(const TensorView& tensor, mx::Device device);
+
+// An array with a copy of the tensor's memory.
+mx::array copy_in(const TensorView& tensor);
+
+// Writes an evaluated, row-contiguous array into output `index` of the kernel.
+void copy_out(const Runtime& ort, OrtKernelContext* context, size_t index, const mx::array& value);
+
+}  // namespace ort_mlx

@@ -1,0 +1,63 @@
+"""ort-mlx: run ONNX models on Apple MLX, inside ONNX Runtime.
+
+    import onnxruntime as ort
+    import ort_mlx
+
+    session = ort.InferenceSession("model.onnx", ort_mlx.enable(ort.SessionOptions()))
+    print(ort_mlx.report(session))
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from .compat import import_native
+
+import_native()
+
+from .errors import (  # noqa: E402
+    CompatibilityError,
+    DeviceError,
+    InputError,
+    OptionError,
+    OrtMlxError,
+    TranslationError,
+)
+from .registration import (  # noqa: E402
+    devices,
+    enable,
+    everywhere,
+    get_ep_name,
+    get_ep_names,
+    get_library_path,
+    is_registered,
+    register,
+    report,
+    unregister,
+)
+from .reports import Report  # noqa: E402
+
+try:
+    __version__ = version("ort-mlx")
+except PackageNotFoundError:  # running from a source tree
+    __version__ = "0+unknown"
+
+__all__ = [
+    "CompatibilityError",
+    "DeviceError",
+    "InputError",
+    "OptionError",
+    "OrtMlxError",
+    "Report",
+    "TranslationError",
+    "devices",
+    "enable",
+    "everywhere",
+    "get_ep_name",
+    "get_ep_names",
+    "get_library_path",
+    "is_registered",
+    "register",
+    "report",
+    "unregister",
+]

@@ -1,0 +1,113 @@
+"""Run a block step by step: the op functions build an MLX graph, or small values on the host.
+
+This is the eager route, and tracing is the same code on placeholders. Nothing here evaluates a device
+array unless an op needs one as a host parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import mlx.core as mx
+import numpy as np
+
+from .blocks import ABSENT, Argument, Block, Step
+from .errors import InputError, OrtMlxError, TranslationError
+from .hosts import Tensor, may_stay_on_host, to_device, to_host
+
+Frame: TypeAlias = "list[Any]"  # slot to Tensor, or None
+
+
+@dataclass(frozen=True)
+class BoundBody:
+    """A body as a control-flow op sees it: call it with the body's inputs, get its outputs."""
+
+    block: Block
+    outer: Frame
+    host_stream: mx.Stream
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        frame = self.block.template.copy()
+        for outside, here in self.block.captured:
+            frame[here] = self.outer[outside]
+        for slot, value in zip(self.block.inputs, inputs, strict=True):
+            frame[slot] = value
+        return tuple(run_block(self.block, frame, self.host_stream))
+
+
+def run_block(block: Block, frame: Frame, host_stream: mx.Stream) -> list[Tensor]:
+    """Run every step of a block on a frame that holds its inputs and constants.
+
+    Raises:
+        InputError: values given to this Run do not fit an op.
+        TranslationError: an op failed for another reason.
+    """
+    for step in block.steps:
+        run_step(step, frame, host_stream)
+        for slot in step.releases:
+            frame[slot] = None
+    return [frame[slot] for slot in block.outputs]
+
+
+def run_step(step: Step, frame: Frame, host_stream: mx.Stream) -> None:
+    """Run one step and store its outputs in the frame."""
+    try:
+        if step.on_host and not step.returns_host and _all_on_host(step, frame):
+            with mx.stream(host_stream):
+                results = [_kept_on_host(r) for r in _call(step, frame, host_stream)]
+        else:
+            results = _call(step, frame, host_stream)
+    except OrtMlxError:
+        raise
+    except (ValueError, IndexError) as error:
+        raise InputError(_message(step, frame, error)) from error
+    except Exception as error:
+        raise TranslationError(_message(step, frame, error)) from error
+    for slot, result in zip(step.outputs, results, strict=False):
+        if slot != ABSENT:
+            frame[slot] = result
+
+
+def _all_on_host(step: Step, frame: Frame) -> bool:
+    return not any(a.slot != ABSENT and isinstance(frame[a.slot], mx.array) for a in step.arguments)
+
+
+def _kept_on_host(result: Tensor) -> Tensor:
+    if isinstance(result, mx.array) and may_stay_on_host(result):
+        return to_host(result)
+    return result
+
+
+def _call(step: Step, frame: Frame, host_stream: mx.Stream) -> Sequence[Tensor]:
+    keywords = step.keywords
+    if step.bodies:
+        bound = {name: BoundBody(b, frame, host_stream) for name, b in step.bodies.items()}
+        keywords = {**keywords, **bound}
+    result = step.fn(*(_value(a, frame) for a in step.arguments), **keywords)
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _value(argument: Argument, frame: Frame) -> Any:
+    if argument.slot == ABSENT:
+        return argument.value
+    value = frame[argument.slot]
+    if argument.host is None:
+        return to_device(value)
+    return argument.host.convert(to_host(value))
+
+
+def _message(step: Step, frame: Frame, error: Exception) -> str:
+    shapes = [_shown(frame[a.slot]) for a in step.arguments if a.slot != ABSENT]
+    return f"[{step.label}] {str(error).rstrip('.')}; got {', '.join(shapes) or 'no inputs'}"
+
+
+def _shown(value: Tensor | None) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, np.ndarray) and value.size <= 8:
+        return f"{value.dtype}{list(value.shape)} = {value.tolist()}"
+    return f"{str(value.dtype).removeprefix('mlx.core.')}{list(value.shape)}"
+
+

@@ -1,0 +1,117 @@
+"""Control flow: If, Loop and Scan (ONNX), over bodies that are translated like any other node.
+
+A body is called with tensors and returns tensors; both may be host values. A condition or trip count
+that is computed on the device is read from there, which waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import mlx.core as mx
+
+from ..hosts import HostBool, HostInt, Tensor, host_array, to_device, to_host
+from ..node import Node
+from ..registry import op
+from ..safety import EAGER
+from ._shapes import normalize_axis
+
+Body: TypeAlias = Callable[..., tuple[Tensor, ...]]
+
+# Iterations between evaluations: enough to keep the device busy, few enough to bound the graph.
+_EVAL_EVERY = 64
+
+
+@op("If", since=(1, 11, 13, 16, 19, 21, 23, 24, 25), safety=EAGER)
+def if_(cond: HostBool, *, then_branch: Body, else_branch: Body) -> tuple[Tensor, ...]:
+    return (then_branch if cond else else_branch)()
+
+
+@op("Loop", since=(1, 11, 13, 16, 19, 21, 23, 24, 25), safety=EAGER)
+def loop(
+    m: HostInt | None,
+    cond: HostBool | None,
+    *v_initial: mx.array,
+    body: Body,
+    node: Node,
+) -> tuple[Tensor, ...]:
+    carried: tuple[Tensor, ...] = v_initial
+    going: Tensor = host_array(1 if cond is None else int(cond), "bool")
+    rows: list[list[mx.array]] = [[] for _ in node.outputs[len(v_initial) :]]
+    trip = 0
+    while (m is None or trip < m) and bool(to_host(going).item()):
+        going, *results = body(host_array(trip), going, *carried)
+        carried = tuple(results[: len(v_initial)])
+        for column, row in zip(rows, results[len(v_initial) :], strict=True):
+            column.append(to_device(row))
+        trip += 1
+        if trip % _EVAL_EVERY == 0:
+            mx.eval([to_device(v) for v in carried], rows)
+    outputs = node.bodies["body"].outputs[1 + len(v_initial) :]
+    scanned = tuple(
+        mx.stack(column) if column else _empty(value.shape, value.dtype)
+        for column, value in zip(rows, outputs, strict=True)
+    )
+    return carried + scanned
+
+
+def _empty(shape: Sequence[object] | None, dtype: str) -> mx.array:
+    """What a scan output of no iterations is; an unknown dimension counts as 0."""
+    dims = [d if isinstance(d, int) else 0 for d in shape or ()]
+    return mx.zeros([0, *dims], dtype=getattr(mx, "bool_" if dtype == "bool" else dtype))
+
+
+def _scan_claim(node: Node) -> Iterator[str]:
+    if any(v is None for v in node.inputs):
+        yield "an input is omitted"
+
+
+@op("Scan", since=(9, 11, 16, 19, 21, 23, 24, 25), safety=EAGER, claim=_scan_claim)
+def scan(
+    *initial_state_and_scan_inputs: mx.array,
+    body: Body,
+    num_scan_inputs: int,
+    scan_input_axes: tuple[int, ...] | None = None,
+    scan_input_directions: tuple[int, ...] | None = None,
+    scan_output_axes: tuple[int, ...] | None = None,
+    scan_output_directions: tuple[int, ...] | None = None,
+    node: Node,
+) -> tuple[Tensor, ...]:
+    states = len(initial_state_and_scan_inputs) - num_scan_inputs
+    carried: tuple[Tensor, ...] = initial_state_and_scan_inputs[:states]
+    sources = [
+        _in_order(x, axis, backwards)
+        for x, axis, backwards in zip(
+            initial_state_and_scan_inputs[states:],
+            scan_input_axes or (0,) * num_scan_inputs,
+            scan_input_directions or (0,) * num_scan_inputs,
+            strict=True,
+        )
+    ]
+    lengths = {x.shape[0] for x in sources}
+    if len(lengths) != 1:
+        raise ValueError(f"the scan inputs have different lengths {sorted(lengths)}")
+    outputs = node.bodies["body"].outputs[states:]
+    rows: list[list[mx.array]] = [[] for _ in outputs]
+    for trip in range(lengths.pop()):
+        results = body(*carried, *(x[trip] for x in sources))
+        carried = results[:states]
+        for column, row in zip(rows, results[states:], strict=True):
+            column.append(to_device(row))
+        if (trip + 1) % _EVAL_EVERY == 0:
+            mx.eval([to_device(v) for v in carried], rows)
+    axes = scan_output_axes or (0,) * len(rows)
+    directions = scan_output_directions or (0,) * len(rows)
+    stacked = []
+    for column, value, axis, backwards in zip(rows, outputs, axes, directions, strict=True):
+        made = mx.stack(column[:: -1 if backwards else 1]) if column else None
+        made = _empty(value.shape, value.dtype) if made is None else made
+        stacked.append(mx.moveaxis(made, 0, normalize_axis(axis, made.ndim)))
+    return (*carried, *stacked)
+
+
+def _in_order(x: mx.array, axis: int, backwards: int) -> mx.array:
+    """The scanned axis first, in the order of the iterations."""
+    moved = mx.moveaxis(x, normalize_axis(axis, x.ndim), 0)
+    return moved[::-1] if backwards else moved

@@ -1,0 +1,138 @@
+"""A partition made ready to run: its block, its constants, and which kernel input goes where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+
+from .blocks import ABSENT, Block, BlockBuilder, Step
+from .execute import Frame, run_block, run_step
+from .hosts import HostValue, to_device
+from .node import Constant, Graph
+from .placement import may_be_host_input, place
+from .records import host_value
+
+
+class Plan:
+    """What the native kernel runs. Made in Compile; constants arrive with the first Run.
+
+    Attributes:
+        constant_inputs: kernel inputs that are constants wrapped in place.
+        host_inputs: kernel inputs that steer the graph and are wanted as host values.
+        array_inputs: the other kernel inputs that are used.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        kernel_inputs: tuple[str, ...],
+        kernel_outputs: tuple[str, ...],
+        host_stream: mx.Stream,
+    ) -> None:
+        self._host_stream = host_stream
+        builder = BlockBuilder(graph, kernel_inputs=kernel_inputs)
+        self.block = builder.build()
+        by_name = {v.name: slot for slot, v in self.block.values.items()}
+        self.block.outputs = [by_name[name] for name in kernel_outputs]
+
+        steering = place(
+            self.block,
+            [s for s in self.block.inputs if may_be_host_input(self.block.values[s])],
+        )
+        inputs = set(self.block.inputs)
+        slots = [builder.slot_named(name) for name in kernel_inputs]
+        self.host_inputs = [i for i, slot in enumerate(slots) if slot in steering]
+        self.array_inputs = [
+            i for i, slot in enumerate(slots) if slot in inputs and slot not in steering
+        ]
+        self._host_slots = [slots[i] for i in self.host_inputs]
+        self._array_slots = [slots[i] for i in self.array_inputs]
+
+        self._loaded: dict[int, mx.array] = {}  # by the id of a Constant that a block holds
+        wrapped: set[int] = set()
+        self._load_constants(self.block, wrapped)
+        self.constant_inputs = sorted(wrapped)
+
+    def _load_constants(self, block: Block, wrapped: set[int]) -> None:
+        """Copy the constants that are not kernel inputs, while ORT's graph is alive."""
+        for source in block.constants.values():
+            if not isinstance(source, Constant):
+                wrapped.add(source)
+            elif id(source) not in self._loaded:
+                self._loaded[id(source)] = source.load_array()
+        for step in block.steps:
+            for body in step.bodies.values():
+                self._load_constants(body, wrapped)
+
+    def bind_constants(self, arrays: list[mx.array]) -> None:
+        """Take the wrapped constants, in the order of `constant_inputs`, and fold what they decide."""
+        wrapped = dict(zip(self.constant_inputs, arrays, strict=True))
+        self._bind(self.block, wrapped)
+        self._loaded.clear()
+
+    def _bind(self, block: Block, wrapped: dict[int, mx.array]) -> None:
+        template: Frame = [None] * block.size
+        for slot, source in block.constants.items():
+            if slot in block.host_constants and slot not in self._read_as_array(block):
+                template[slot] = block.host_constants[slot]
+            elif isinstance(source, Constant):
+                template[slot] = self._loaded[id(source)]
+            else:
+                template[slot] = wrapped[source]
+        self._fold(block, template)
+        block.template = template
+        for step in block.steps:
+            for body in step.bodies.values():
+                self._bind(body, wrapped)
+
+    def _read_as_array(self, block: Block) -> set[int]:
+        """Constant slots that some step wants as an array."""
+        return {
+            a.slot for s in block.steps if not s.on_host for a in s.arguments if a.host is None
+        } | {outer for s in block.steps for b in s.bodies.values() for outer, _ in b.captured}
+
+    def _fold(self, block: Block, template: Frame) -> None:
+        """Run the steps that only depend on constants, and drop the constants nobody else reads."""
+        remaining: list[Step] = []
+        folded: set[int] = set()
+        for step in block.steps:
+            if not _is_constant(step, template):
+                remaining.append(step)
+                continue
+            run_step(step, template, self._host_stream)
+            folded.update(slot for slot in step.outputs if slot != ABSENT)
+        mx.eval([v for v in template if isinstance(v, mx.array)])
+        needed = {slot for step in remaining for slot in step.reads()} | set(block.outputs)
+        for slot in range(block.size):
+            if slot not in needed:
+                template[slot] = None
+        block.steps = remaining
+
+    def run(
+        self, arrays: list[mx.array], host_values: list[tuple[int, tuple[int, ...], bytes]]
+    ) -> list[mx.array]:
+        """Translate one Run, lazily.
+
+        Args:
+            arrays: the kernel inputs named by `array_inputs`.
+            host_values: element type, shape and bytes of those named by `host_inputs`.
+
+        Returns:
+            The kernel's outputs, not yet evaluated.
+        """
+        frame = self.block.template.copy()
+        for slot, array in zip(self._array_slots, arrays, strict=True):
+            frame[slot] = array
+        for slot, parts in zip(self._host_slots, host_values, strict=True):
+            value: HostValue = host_value(*parts)
+            frame[slot] = value
+        return [to_device(v) for v in run_block(self.block, frame, self._host_stream)]
+
+
+def _is_constant(step: Step, template: Frame) -> bool:
+    if not step.deterministic or step.bodies:
+        return False
+    return all(a.slot == ABSENT or template[a.slot] is not None for a in step.arguments)
+
+

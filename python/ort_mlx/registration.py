@@ -1,0 +1,187 @@
+"""Registering the provider with ONNX Runtime, and putting it into sessions."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from typing import Any
+
+from . import compat, settings
+from ._native import EP_NAME, gpu_is_available
+from ._native import __file__ as _native_file
+from .errors import DeviceError, OrtMlxError
+from .reports import Report
+from .session import TOKEN_OPTION, of_token
+
+_PREFIX = f"ep.{EP_NAME.lower()}."
+_lock = threading.RLock()
+
+
+def get_library_path() -> str:
+    """The absolute path of the plugin library, for `register_execution_provider_library`."""
+    return _native_file
+
+
+def get_ep_name() -> str:
+    """The provider's name, "MLXExecutionProvider"."""
+    return EP_NAME
+
+
+def get_ep_names() -> list[str]:
+    """The names of all providers in the library: the one."""
+    return [EP_NAME]
+
+
+def register() -> None:
+    """Make the provider known to ONNX Runtime; does nothing when it already is.
+
+    Raises:
+        CompatibilityError: onnxruntime is missing or too old.
+    """
+    ort = compat.onnxruntime()
+    with _lock:
+        if not is_registered():
+            ort.register_execution_provider_library(EP_NAME, get_library_path())
+
+
+def unregister() -> None:
+    """Undo `register`; does nothing when not registered. Sessions that live go on working."""
+    ort = compat.onnxruntime()
+    with _lock:
+        if is_registered():
+            ort.unregister_execution_provider_library(EP_NAME)
+
+
+def is_registered() -> bool:
+    """Whether ONNX Runtime knows the provider, whoever registered it."""
+    return bool(devices())
+
+
+def devices() -> list[Any]:
+    """ORT's `OrtEpDevice`s of the provider: at most one, and none before `register`."""
+    return [d for d in compat.onnxruntime().get_ep_devices() if d.ep_name == EP_NAME]
+
+
+def enable(session_options: Any = None, **options: Any) -> Any:
+    """Put the provider in front in the sessions made with these options.
+
+    Args:
+        session_options: an `onnxruntime.SessionOptions`; a new one is made when left out.
+        **options: see docs/options.md. `device` is "auto" (the GPU if there is one), "gpu" or
+            "cpu"; `strict=True` refuses a model of which a node would stay on another provider.
+
+    Returns:
+        The session options. Calling it again with the same ones only changes options.
+
+    Raises:
+        OptionError: an unknown option or value.
+        DeviceError: no such device.
+        CompatibilityError: onnxruntime is missing or too old.
+    """
+    ort = compat.onnxruntime()
+    strings = settings.as_strings({"device": "auto", **options})
+    if strings["device"] == "gpu" and not gpu_is_available():
+        raise DeviceError("device='gpu' was asked for, but MLX has no GPU here; use device='cpu'")
+    session_options = ort.SessionOptions() if session_options is None else session_options
+    register()
+    found = devices()
+    if not found:
+        raise DeviceError("ONNX Runtime lists no device for MLX; run: python -m ort_mlx doctor")
+    if _is_enabled(session_options):
+        for name, value in strings.items():
+            session_options.add_session_config_entry(_PREFIX + name, value)
+    else:
+        session_options.add_provider_for_devices(found[:1], strings)
+    return session_options
+
+
+def _is_enabled(session_options: Any) -> bool:
+    try:
+        session_options.get_session_config_entry(_PREFIX + "device")
+    except Exception:  # ORT raises RuntimeError or its own Fail for a missing entry, by version
+        return False
+    return True
+
+
+def report(session: Any) -> Report:
+    """The placement of an `onnxruntime.InferenceSession`, as data and (with `str`) as text.
+
+    Raises:
+        OrtMlxError: the session does not use the provider; the text says which it uses.
+    """
+    token = uuid.uuid4().hex
+    session.set_ep_dynamic_options({TOKEN_OPTION: token})
+    found = of_token(token)
+    if found is None:
+        raise OrtMlxError(
+            f"this session does not use {EP_NAME} (it uses {', '.join(session.get_providers())}). "
+            "`providers=` given to InferenceSession replaces what ort_mlx.enable put into its "
+            "session options: pass one or the other"
+        )
+    return found.report
+
+
+class Everywhere:
+    """`ort_mlx.everywhere`: every InferenceSession made while it is on gets the provider in front.
+
+    For programs that make their own sessions. Works as a context manager and as a plain call with
+    `stop()`. Nested uses stack; the innermost one's options hold.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        settings.parse(options)
+        session_type = compat.onnxruntime().InferenceSession
+        self._type = session_type
+        self._original = session_type.__init__
+        self._installed = self._wrap(self._original)
+        self._active = True
+        session_type.__init__ = self._installed
+
+    def _wrap(self, original: Any) -> Any:
+        def __init__(
+            session: Any,
+            path_or_bytes: Any,
+            sess_options: Any = None,
+            providers: Any = None,
+            provider_options: Any = None,
+            **kwargs: Any,
+        ) -> None:
+            if not self._active:
+                original(session, path_or_bytes, sess_options, providers, provider_options, **kwargs)
+                return
+            sess_options = enable(sess_options, **self._options)
+            # Providers given here would replace ours, so they follow it in the options instead.
+            _append(sess_options, providers, provider_options)
+            original(session, path_or_bytes, sess_options, None, None, **kwargs)
+
+        __init__.__doc__ = original.__doc__
+        return __init__
+
+    def stop(self) -> None:
+        """Leave later sessions alone; those already made keep the provider."""
+        self._active = False
+        if self._type.__init__ is self._installed:
+            self._type.__init__ = self._original
+
+    def __enter__(self) -> Everywhere:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _append(session_options: Any, providers: Any, provider_options: Any) -> None:
+    for index, provider in enumerate(providers or ()):
+        name, options = provider if isinstance(provider, tuple) else (provider, {})
+        if provider_options:
+            options = {**options, **(provider_options[index] or {})}
+        if name in (EP_NAME, "CPUExecutionProvider"):
+            continue  # the CPU provider always comes last by itself
+        session_options.add_provider(name, {k: str(v) for k, v in options.items()})
+
+
+def everywhere(**options: Any) -> Everywhere:
+    """Put the provider in front in every InferenceSession from now on: see `Everywhere`."""
+    return Everywhere(**options)
+

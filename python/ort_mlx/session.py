@@ -1,0 +1,167 @@
+"""What one ORT session asks of Python: which nodes to claim, and a plan for each partition.
+
+The native layer makes one EpSession per session and calls it from `GetCapability` and `Compile`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Final
+
+import mlx.core as mx
+
+from . import settings
+from .claim import Rules, bind, reasons_against
+from .errors import DeviceError
+from .node import Graph, Node
+from .partition import Partition, partition
+from .plan import Plan
+from .records import graph_of
+from .reports import LeftNode, Report
+
+# ORT's severities, which the native layer forwards messages with.
+INFO: Final = 1
+WARNING: Final = 2
+
+# Sets which EpSession a Python InferenceSession belongs to: see `of_token`.
+TOKEN_OPTION: Final = "ort_mlx.report_token"
+
+_BY_TOKEN: weakref.WeakValueDictionary[str, EpSession] = weakref.WeakValueDictionary()
+
+
+class EpSession:
+    """The state of one session of the provider.
+
+    Args:
+        options: the strings of the session's configuration that are addressed to us.
+        gpu: whether MLX has a GPU here.
+
+    Raises:
+        OptionError: an option that does not exist or does not fit.
+        DeviceError: `device="gpu"` on a machine without one.
+    """
+
+    def __init__(self, options: dict[str, str], gpu: bool) -> None:
+        self.options = settings.parse(options)
+        self.device = self._choose_device(gpu)
+        self.report = Report(device=self.device)
+        self._messages: list[tuple[int, str]] = []
+        self._refusal: str | None = None
+        # An ORT policy picks any provider that offers a device. Without a GPU that is no gain, so
+        # take nothing unless somebody asked for us.
+        self._was_asked = gpu or settings.SELECTED_BY not in options or len(options) > 1
+        self._rules = Rules(self.device, frozenset(self.options.exclude_ops))
+
+    def _choose_device(self, gpu: bool) -> str:
+        if self.options.device == "gpu" and not gpu:
+            raise DeviceError(
+                "device='gpu' was asked for, but MLX has no GPU here; install the backend for it "
+                "(python -m ort_mlx doctor says what is missing) or use device='cpu'"
+            )
+        return ("gpu" if gpu else "cpu") if self.options.device == "auto" else self.options.device
+
+    def claims(self, record: tuple[Any, ...]) -> bool:
+        """Whether the only node of a graph record is claimed, bodies included."""
+        if not self._was_asked:
+            return False
+        return not reasons_against(graph_of(record).nodes[0], self._rules)
+
+    def partition(self, record: tuple[Any, ...], nested: bool) -> list[Partition]:
+        """The partitions of a graph; `nested` when it is the body of a node we do not claim."""
+        graph = graph_of(record)
+        if not self._was_asked:
+            self._note(WARNING, _NOT_ASKED)
+            return []
+        reasons = [reasons_against(node, self._rules) for node in graph.nodes]
+        claimed = [not r for r in reasons]
+        keep = self.options.keep_islands or self.options.strict
+        partitions = [
+            Partition(p.nodes, _drops_initializers([graph.nodes[i] for i in p.nodes], self.device))
+            for p in partition(graph, claimed, keep_islands=keep)
+        ]
+        self._account(graph, reasons, partitions, nested)
+        if self.options.strict and self.report.left and not nested:
+            self._refusal = self.report.refusal()
+            # Only a failure in Compile reaches the user, so make sure that there is one.
+            return partitions or [Partition((0,))]
+        return partitions
+
+    def _account(
+        self,
+        graph: Graph,
+        reasons: list[tuple[str, ...]],
+        partitions: list[Partition],
+        nested: bool,
+    ) -> None:
+        taken = {i for p in partitions for i in p.nodes}
+        for i, node in enumerate(graph.nodes):
+            if i not in taken:
+                why = reasons[i] or ("only shape arithmetic, cheaper on the CPU provider",)
+                self.report.left.append(LeftNode(node.name, node.op_type, node.domain, why, nested))
+        self.report.taken += len(taken)
+        self.report.partitions += len(partitions)
+        if not nested:
+            declined = any(reasons)
+            self._note(WARNING if declined else INFO, self.report.line())
+
+    def compile(
+        self,
+        record: tuple[Any, ...],
+        kernel_inputs: tuple[str, ...],
+        kernel_outputs: tuple[str, ...],
+        host_stream: mx.Stream,
+    ) -> Plan:
+        """The plan of one partition, given as the graph that ORT fused."""
+        if self._refusal is not None:
+            raise NotImplementedError(self._refusal)
+        plan = Plan(graph_of(record), kernel_inputs, kernel_outputs, host_stream)
+        self.report.plans.append(plan)
+        return plan
+
+    def set_dynamic_option(self, key: str, value: str) -> None:
+        """React to `InferenceSession.set_ep_dynamic_options`; options of others are ignored."""
+        if key == TOKEN_OPTION:
+            _BY_TOKEN[value] = self
+
+    def take_messages(self) -> list[tuple[int, str]]:
+        """Severity and text of what there is to log, once."""
+        messages, self._messages = self._messages, []
+        return messages
+
+    def _note(self, severity: int, text: str) -> None:
+        self._messages.append((severity, text))
+
+
+_NOT_ASKED: Final = (
+    "ort_mlx: no GPU here and no option says to run on the CPU, so every node is left to the other "
+    "providers; ask with ort_mlx.enable(session_options) or the provider option device='cpu'"
+)
+
+
+def of_token(token: str) -> EpSession | None:
+    """The EpSession that was sent this token."""
+    return _BY_TOKEN.get(token)
+
+
+def _drops_initializers(nodes: list[Node], device: str) -> bool:
+    """Whether our copies of the constants replace ORT's.
+
+    On the CPU backend constants are wrapped where ORT keeps them, unless most of their bytes are
+    weights that we re-lay out and so hold a copy of anyway.
+    """
+    if device != "cpu":
+        return True
+    kept = prepared = 0
+    for node in nodes:
+        node, opdef = bind(node)
+        for index, value in enumerate(node.inputs):
+            if value is None or value.constant is None or opdef is None:
+                continue
+            param = opdef.param(index)
+            if param is not None and param.prepare is not None:
+                prepared += value.constant.nbytes
+            else:
+                kept += value.constant.nbytes
+    return prepared > kept
+
+

@@ -1,0 +1,94 @@
+"""Every option of the provider, in one table: name, type, default, meaning.
+
+Options travel as strings in the session's configuration, under `ep.mlxexecutionprovider.<name>`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from .errors import OptionError
+
+DEVICES: Final = ("auto", "gpu", "cpu")
+
+# The factory gives this to sessions that select us by device, as an ORT policy does too; asking by
+# name, or with any option of our own, is a choice somebody made.
+SELECTED_BY: Final = "selected_by"
+
+
+def _option(default: Any, meaning: str, choices: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"meaning": meaning, "choices": choices})
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of one session."""
+
+    device: str = _option("auto", "where to run: the GPU if there is one, or one of them", DEVICES)
+    strict: bool = _option(False, "refuse a model of which a node would stay on another provider")
+    keep_islands: bool = _option(
+        False, "also take groups of nodes that only do shape arithmetic, which cost more than they give"
+    )
+    exclude_ops: tuple[str, ...] = _option((), "op types to leave to other providers")
+
+
+def parse(given: Mapping[str, Any]) -> Options:
+    """Validate options as a user gives them, Python values and strings alike.
+
+    Raises:
+        OptionError: an unknown name or a value that does not fit; the text names the nearest one.
+    """
+    known = {f.name: f for f in fields(Options)}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == SELECTED_BY:
+            continue
+        if name not in known:
+            raise OptionError(f"unknown option '{name}'{_nearest(name, known)}; see docs/options.md")
+        option = known[name]
+        values[name] = _convert(name, value, option.default, option.metadata["choices"])
+    return Options(**values)
+
+
+def as_strings(options: Mapping[str, Any]) -> dict[str, str]:
+    """Options as ORT carries them; validates first."""
+    parse(options)
+    return {name: _as_string(value) for name, value in options.items()}
+
+
+def _as_string(value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return ",".join(str(v) for v in value)
+    return str(value)
+
+
+def _convert(name: str, value: Any, default: Any, choices: tuple[str, ...]) -> Any:
+    if isinstance(default, bool):
+        return _boolean(name, value)
+    if isinstance(default, tuple):
+        items = value.split(",") if isinstance(value, str) else list(value)
+        return tuple(str(i).strip() for i in items if str(i).strip())
+    text = str(value)
+    if choices and text not in choices:
+        raise OptionError(
+            f"option '{name}' is one of {', '.join(choices)}, not '{text}'{_nearest(text, choices)}"
+        )
+    return text
+
+
+def _boolean(name: str, value: Any) -> bool:
+    words = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
+    text = str(value).lower()
+    if text not in words:
+        raise OptionError(f"option '{name}' is true or false, not '{value}'")
+    return words[text]
+
+
+def _nearest(text: str, candidates: Any) -> str:
+    close = difflib.get_close_matches(text, list(candidates), n=1)
+    return f" (did you mean '{close[0]}'?)" if close else ""
