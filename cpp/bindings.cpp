@@ -5,9 +5,15 @@
 #include <mlx/stream.h>
 #include <mlx/version.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
 
 #include "boundary.h"
+#include "closure.h"
+#include "closure_cache.h"
 #include "ep.h"
 #include "python.h"
 #include "snapshot.h"
@@ -16,6 +22,18 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
+
+namespace {
+
+// Keys made in Python: the bytes, padded to whole words, and their length.
+ort_mlx::Key words_of(const nb::bytes& key) {
+  ort_mlx::Key words((key.size() + sizeof(uint64_t) - 1) / sizeof(uint64_t) + 1);
+  std::memcpy(words.data(), key.c_str(), key.size());
+  words.back() = key.size();
+  return words;
+}
+
+}  // namespace
 
 NB_MODULE(_native, m) {
   using namespace ort_mlx;
@@ -35,6 +53,47 @@ NB_MODULE(_native, m) {
       .def_prop_ro("nbytes", &Initializer::nbytes, "0 when MLX has no array of this type.")
       .def("bytes", &Initializer::bytes, "A copy of the bytes, row-major.")
       .def("to_mlx", &Initializer::to_mlx, "A copy as an mx.array.");
+
+  nb::class_<Closure>(m, "Closure", "A captured MLX graph, replayed on other inputs.")
+      .def_prop_ro("node_count", &Closure::node_count)
+      .def_prop_ro("nbytes", &Closure::nbytes)
+      .def("replay", &Closure::replay, "inputs"_a,
+           "The graph on these arrays, not yet evaluated.");
+  m.def("capture", &Closure::capture, "placeholders"_a, "outputs"_a,
+        "Capture the graph from placeholders to outputs as a Closure.");
+  m.def(
+      "placeholder",
+      [](const mlx::core::array& like) { return make_placeholder(like.shape(), like.dtype()); },
+      "like"_a, "An array of the same shape and dtype without data, to trace with.");
+
+  nb::class_<ClosureCache>(m, "ClosureCache", "The closures of one session, least recent out.")
+      .def(nb::init<size_t, size_t>(), "max_closures"_a, "max_bytes"_a)
+      .def(
+          "find", [](ClosureCache& self, nb::bytes key) { return self.find(words_of(key)); },
+          "key"_a)
+      .def(
+          "insert",
+          [](ClosureCache& self, nb::bytes key, std::shared_ptr<const Closure> closure) {
+            self.insert(words_of(key), std::move(closure));
+          },
+          "key"_a, "closure"_a)
+      .def("clear", &ClosureCache::clear)
+      .def("__len__", &ClosureCache::size)
+      .def_prop_ro("nbytes", &ClosureCache::nbytes)
+      .def(
+          "counts",
+          [](const ClosureCache& self) {
+            const auto counts = self.counts();
+            nb::dict made;
+            made["hits"] = counts.hits;
+            made["misses"] = counts.misses;
+            made["traces"] = counts.traces;
+            made["evictions"] = counts.evictions;
+            made["failures"] = counts.failures;
+            made["eager_runs"] = counts.eager_runs;
+            return made;
+          },
+          "What happened so far, by name.");
 
   m.def("mlx_version", [] { return std::string(mlx::core::version()); }, "Of the loaded libmlx.");
   m.def("gpu_is_available", &gpu_is_available, "Whether MLX has a GPU backend with a device.");

@@ -11,9 +11,9 @@ namespace ort_mlx {
 namespace mx = mlx::core;
 
 inline constexpr std::pair<int, mx::Dtype> kDtypes[] = {
-    {1, mx::float32},  {2, mx::uint8},    {3, mx::int8},    {4, mx::uint16}, {5, mx::int16},
-    {6, mx::int32},    {7, mx::int64},    {9, mx::bool_},   {10, mx::float16},
-    {11, mx::float64}, {12, mx::uint32},  {13, mx::uint64}, {16, mx::bfloat16},
+    {1, mx::float32}, {2, mx::uint8},   {3, mx::int8},      {4, mx::uint16},   {5, mx::int16},
+    {6, mx::int32},   {7, mx::int64},   {9, mx::bool_},     {10, mx::float16}, {11, mx::float64},
+    {12, mx::uint32}, {13, mx::uint64}, {16, mx::bfloat16},
 };
 
 // The MLX dtype of an ONNX element type, or nothing when MLX has none.

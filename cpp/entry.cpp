@@ -40,8 +40,7 @@ ORT_MLX_EXPORT OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base,
     *num_factories = 0;
     if (!is_supported) {
       throw Error(kFail, "ort_mlx needs ONNX Runtime 1." + std::to_string(kMinimumOrt) +
-                             " or newer, found " + version +
-                             ". Upgrade the onnxruntime package");
+                             " or newer, found " + version + ". Upgrade the onnxruntime package");
     }
     if (max_factories == 0) throw Error(kInvalidArgument, "ort_mlx: no room for a factory");
     if (!python_is_usable()) {

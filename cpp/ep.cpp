@@ -1,5 +1,6 @@
 #include "ep.h"
 
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -21,14 +22,20 @@ nb::tuple names_of(const Runtime& ort, const std::vector<const OrtValueInfo*>& i
   return nb::tuple(names);
 }
 
+mx::Device device_of(nb::handle session) {
+  const bool on_gpu = nb::cast<std::string>(session.attr("device")) == "gpu";
+  return on_gpu ? mx::Device::gpu : mx::Device::cpu;
+}
+
 }  // namespace
 
-Ep::Ep(const Runtime& ort, const OrtLogger* logger, nb::object session, mx::Device device)
+Ep::Ep(const Runtime& ort, const OrtLogger* logger, nb::object session)
     : OrtEp{},
       ort_(ort),
       logger_(logger),
-      session_(std::move(session)),
-      lease_(std::make_shared<StreamLease>(device)) {
+      session_(session),
+      lease_(std::make_shared<StreamLease>(device_of(session))),
+      closures_(nb::cast<std::shared_ptr<ClosureCache>>(session.attr("closures"))) {
   ort_version_supported = kDeclaredOrt;
   GetName = [](const OrtEp*) noexcept { return kEpName; };
   GetCapability = [](OrtEp* self, const OrtGraph* graph,
@@ -62,8 +69,8 @@ Ep::Ep(const Runtime& ort, const OrtLogger* logger, nb::object session, mx::Devi
   };
 }
 
-// Bodies are partitioned before the node that owns them. A body of a node that will be claimed whole
-// must be left alone, or the node would no longer be one we can claim.
+// Bodies are partitioned before the node that owns them. A body of a node that will be claimed
+// whole must be left alone, or the node would no longer be one we can claim.
 bool Ep::belongs_to_claimed_node(const OrtGraph* graph) {
   for (;;) {
     const OrtNode* parent = nullptr;
@@ -92,8 +99,8 @@ void Ep::get_capability(const OrtGraph* graph, OrtEpGraphSupportInfo* support) {
       OrtNodeFusionOptions options{};
       options.ort_version_supported = kDeclaredOrt;
       options.drop_constant_initializers = nb::cast<bool>(group.attr("drops_initializers"));
-      ort_.check(ep_api::EpGraphSupportInfo_AddNodesToFuse, support, members.data(),
-                 members.size(), &options);
+      ort_.check(ep_api::EpGraphSupportInfo_AddNodesToFuse, support, members.data(), members.size(),
+                 &options);
     }
     forward_messages();
   });
@@ -115,15 +122,16 @@ OrtNodeComputeInfo* Ep::compile_one(const OrtGraph* graph, const OrtNode* fused_
       ort_.list<const OrtValueInfo*>(api::Node_GetNumOutputs, api::Node_GetOutputs, fused_node);
   return with_python([&]() -> OrtNodeComputeInfo* {
     Snapshot snapshot(ort_);
-    nb::object plan = session_.get().attr("compile")(snapshot.graph(graph), names_of(ort_, inputs),
-                                                     names_of(ort_, outputs),
-                                                     nb::cast(lease_->host_stream()));
+    nb::object plan =
+        session_.get().attr("compile")(snapshot.graph(graph), names_of(ort_, inputs),
+                                       names_of(ort_, outputs), nb::cast(lease_->host_stream()));
     PlanFacts facts{
         .constant_inputs = nb::cast<std::vector<size_t>>(plan.attr("constant_inputs")),
         .host_inputs = nb::cast<std::vector<size_t>>(plan.attr("host_inputs")),
         .array_inputs = nb::cast<std::vector<size_t>>(plan.attr("array_inputs")),
+        .is_traceable = nb::cast<bool>(plan.attr("is_traceable")),
     };
-    return new Kernel(ort_, lease_, plan, std::move(facts));
+    return new Kernel(ort_, lease_, closures_, plan, std::move(facts));
   });
 }
 

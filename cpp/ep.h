@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "closure_cache.h"
 #include "ort.h"
 #include "python.h"
 #include "streams.h"
@@ -15,7 +16,7 @@ inline constexpr const char* kEpName = "MLXExecutionProvider";
 class Ep : public OrtEp {
  public:
   // `session` is an ort_mlx.session.EpSession; it says which device to use and what to claim.
-  Ep(const Runtime& ort, const OrtLogger* logger, nb::object session, mx::Device device);
+  Ep(const Runtime& ort, const OrtLogger* logger, nb::object session);
 
  private:
   void get_capability(const OrtGraph* graph, OrtEpGraphSupportInfo* support);
@@ -29,6 +30,7 @@ class Ep : public OrtEp {
   const OrtLogger* logger_;  // owned by ORT, outlives the session
   PyRef session_;
   std::shared_ptr<StreamLease> lease_;
+  std::shared_ptr<ClosureCache> closures_;
 };
 
 }  // namespace ort_mlx

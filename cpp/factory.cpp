@@ -21,7 +21,8 @@ constexpr const char* kVendor = "ort-mlx";
 
 std::string option_prefix() {
   std::string name = kEpName;
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return "ep." + name + ".";
 }
 
@@ -76,9 +77,8 @@ Factory::Factory(const Runtime& ort) : OrtEpFactory{}, ort_(ort) {
                            size_t count, OrtEpDevice** out, size_t max,
                            size_t* num) noexcept -> OrtStatus* {
     auto* factory = static_cast<Factory*>(self);
-    return at_boundary(factory->ort_, [&] {
-      factory->get_supported_devices(devices, count, out, max, num);
-    });
+    return at_boundary(factory->ort_,
+                       [&] { factory->get_supported_devices(devices, count, out, max, num); });
   };
   CreateEp = [](OrtEpFactory* self, const OrtHardwareDevice* const*, const OrtKeyValuePairs* const*,
                 size_t, const OrtSessionOptions* options, const OrtLogger* logger,
@@ -126,8 +126,7 @@ OrtEp* Factory::create_ep(const OrtSessionOptions* options, const OrtLogger* log
   return with_python([&]() -> OrtEp* {
     nb::object session = nb::module_::import_("ort_mlx.session")
                              .attr("EpSession")(options_of(ort_, options), gpu_is_available());
-    const bool on_gpu = nb::cast<std::string>(session.attr("device")) == "gpu";
-    return new Ep(ort_, logger, session, on_gpu ? mx::Device::gpu : mx::Device::cpu);
+    return new Ep(ort_, logger, session);
   });
 }
 

@@ -2,17 +2,34 @@
 
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
-#include <nanobind/stl/vector.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <cstring>
 
 #include "boundary.h"
+#include "dtype.h"
 
 namespace ort_mlx {
 
-Kernel::Kernel(const Runtime& ort, std::shared_ptr<StreamLease> lease, nb::object plan,
-               PlanFacts facts)
+namespace {
+
+constexpr unsigned kMaxBackoffShift = 10;
+
+size_t byte_size(const TensorView& tensor) {
+  size_t n = mlx_dtype(tensor.dtype).value().size();
+  for (size_t i = 0; i < tensor.rank; ++i) n *= static_cast<size_t>(tensor.dims[i]);
+  return n;
+}
+
+}  // namespace
+
+Kernel::Kernel(const Runtime& ort, std::shared_ptr<StreamLease> lease,
+               std::shared_ptr<ClosureCache> closures, nb::object plan, PlanFacts facts)
     : OrtNodeComputeInfo{},
       ort_(ort),
       lease_(std::move(lease)),
+      closures_(std::move(closures)),
       plan_(std::move(plan)),
       facts_(std::move(facts)) {
   ort_version_supported = kDeclaredOrt;
@@ -27,6 +44,16 @@ Kernel::Kernel(const Runtime& ort, std::shared_ptr<StreamLease> lease, nb::objec
   ReleaseState = [](OrtNodeComputeInfo*, void*) noexcept { at_void_boundary([] {}); };
 }
 
+void Kernel::compute(OrtKernelContext* context) {
+  refuse_after_fork();
+  GilYield yield;
+  std::lock_guard lock(lease_->mutex());
+  StreamScope scope(*lease_);
+  bind_constants(context);
+  read_inputs(context);
+  if (!run_closure(context)) run_steps(context);
+}
+
 TensorView Kernel::input(OrtKernelContext* context, size_t index) const {
   const OrtValue* value = nullptr;
   ort_.check(api::KernelContext_GetInput, context, index, &value);
@@ -34,6 +61,31 @@ TensorView Kernel::input(OrtKernelContext* context, size_t index) const {
     throw Error(kInvalidArgument, "ort_mlx: input " + std::to_string(index) + " is missing");
   }
   return view_of(ort_, value);
+}
+
+void Kernel::read_inputs(OrtKernelContext* context) {
+  arrays_.clear();
+  hosts_.clear();
+  for (size_t index : facts_.array_inputs) arrays_.push_back(input(context, index));
+  for (size_t index : facts_.host_inputs) hosts_.push_back(input(context, index));
+}
+
+// Dtypes are fixed by the model, so dimensions and steering values are all a trace can depend on.
+void Kernel::build_key() {
+  key_.clear();
+  key_.push_back(reinterpret_cast<uintptr_t>(this));
+  for (const auto* views : {&arrays_, &hosts_}) {
+    for (const TensorView& view : *views) {
+      key_.push_back(view.rank);
+      key_.insert(key_.end(), view.dims, view.dims + view.rank);
+    }
+  }
+  for (const TensorView& view : hosts_) {
+    const size_t bytes = byte_size(view);
+    const size_t at = key_.size();
+    key_.resize(at + (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+    if (bytes != 0) std::memcpy(key_.data() + at, view.bytes, bytes);
+  }
 }
 
 void Kernel::bind_constants(OrtKernelContext* context) {
@@ -48,38 +100,97 @@ void Kernel::bind_constants(OrtKernelContext* context) {
   constants_are_bound_ = true;
 }
 
-std::vector<mx::array> Kernel::translate(OrtKernelContext* context) {
-  return with_python([&] {
-    nb::list arrays;
-    for (size_t index : facts_.array_inputs) {
-      arrays.append(nb::cast(wrap(input(context, index), lease_->stream().device)));
-    }
-    nb::list host_values;
-    for (size_t index : facts_.host_inputs) {
-      const TensorView view = input(context, index);
-      mx::array copied = copy_in(view);
-      nb::list dims;
-      for (size_t i = 0; i < view.rank; ++i) dims.append(view.dims[i]);
-      host_values.append(nb::make_tuple(
-          view.dtype, nb::tuple(dims), nb::bytes(copied.data<char>(), copied.nbytes())));
-    }
-    nb::object outputs = plan_.get().attr("run")(arrays, host_values);
-    std::vector<mx::array> made;
-    for (nb::handle output : outputs) {
-      made.push_back(mx::contiguous(nb::cast<mx::array>(output)));
-    }
-    return made;
-  });
+std::vector<mx::array> Kernel::wrapped_inputs() const {
+  std::vector<mx::array> made;
+  made.reserve(arrays_.size());
+  for (const TensorView& view : arrays_) made.push_back(wrap(view, lease_->stream().device));
+  return made;
 }
 
-void Kernel::compute(OrtKernelContext* context) {
-  refuse_after_fork();
-  GilYield yield;
-  std::lock_guard lock(lease_->mutex());
-  StreamScope scope(*lease_);
-  bind_constants(context);
-  std::vector<mx::array> outputs = translate(context);
+nb::list Kernel::host_values() const {
+  nb::list made;
+  for (const TensorView& view : hosts_) {
+    nb::list dims;
+    for (size_t i = 0; i < view.rank; ++i) dims.append(view.dims[i]);
+    made.append(nb::make_tuple(view.dtype, nb::tuple(dims), nb::bytes(view.bytes, byte_size(view))));
+  }
+  return made;
+}
+
+// True when a closure produced the outputs. A failure of ours is not the user's: it is reported, and
+// the same Run goes on step by step.
+bool Kernel::run_closure(OrtKernelContext* context) {
+  if (!facts_.is_traceable) return false;
+  if (runs_to_skip_ > 0) {
+    --runs_to_skip_;
+    return false;
+  }
+  build_key();
+  std::vector<mx::array> outputs;
+  try {
+    auto closure = closures_->find(key_);
+    if (closure == nullptr) closure = trace();
+    if (closure == nullptr) return false;
+    outputs = closure->replay(wrapped_inputs());
+    mx::eval(outputs);
+  } catch (const Error& error) {
+    if (error.code() == kInvalidArgument) throw;
+    note_failure(error.what());
+    return false;
+  } catch (const std::exception& error) {
+    note_failure(error.what());
+    return false;
+  }
+  failures_in_a_row_ = 0;
+  publish(context, std::move(outputs));
+  return true;
+}
+
+std::shared_ptr<const Closure> Kernel::trace() {
+  std::vector<mx::array> placeholders;
+  for (const TensorView& view : arrays_) {
+    placeholders.push_back(make_placeholder(shape_of(view), mlx_dtype(view.dtype).value()));
+  }
+  std::vector<mx::array> outputs;
+  const bool is_traced = with_python([&] {
+    nb::list inputs;
+    for (const auto& p : placeholders) inputs.append(nb::cast(p));
+    nb::object made = plan_.get().attr("trace")(inputs, host_values());
+    facts_.is_traceable = nb::cast<bool>(plan_.get().attr("is_traceable"));
+    if (made.is_none()) return false;
+    for (nb::handle output : made) outputs.push_back(nb::cast<mx::array>(output));
+    return true;
+  });
+  if (!is_traced) return nullptr;
+  for (auto& output : outputs) output = mx::contiguous(output);
+  auto closure = Closure::capture(placeholders, outputs);
+  closures_->insert(key_, closure);
+  return closure;
+}
+
+void Kernel::note_failure(const std::string& what) {
+  closures_->erase(key_);
+  closures_->count_failure();
+  runs_to_skip_ = 1UL << std::min(failures_in_a_row_++, kMaxBackoffShift);
+  with_python([&] { plan_.get().attr("note_failure")(nb::str(what.c_str())); });
+}
+
+void Kernel::run_steps(OrtKernelContext* context) {
+  closures_->count_eager_run();
+  std::vector<mx::array> outputs = with_python([&] {
+    nb::list arrays;
+    for (const auto& a : wrapped_inputs()) arrays.append(nb::cast(a));
+    nb::object made = plan_.get().attr("run")(arrays, host_values());
+    std::vector<mx::array> results;
+    for (nb::handle output : made) results.push_back(nb::cast<mx::array>(output));
+    return results;
+  });
+  for (auto& output : outputs) output = mx::contiguous(output);
   mx::eval(outputs);
+  publish(context, std::move(outputs));
+}
+
+void Kernel::publish(OrtKernelContext* context, std::vector<mx::array> outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) copy_out(ort_, context, i, outputs[i]);
 }
 

@@ -1,9 +1,12 @@
-// OrtNodeComputeInfo: one fused node. Wraps inputs, runs the plan, evaluates, publishes outputs.
+// OrtNodeComputeInfo: one fused node. Looks its closure up by key, wraps inputs, replays, evaluates
+// and publishes. Python runs only when there is no closure.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "closure_cache.h"
 #include "ort.h"
 #include "python.h"
 #include "streams.h"
@@ -16,23 +19,41 @@ struct PlanFacts {
   std::vector<size_t> constant_inputs;  // kernel inputs that never change, wrapped on the first Run
   std::vector<size_t> host_inputs;      // kernel inputs handed to the plan as host values
   std::vector<size_t> array_inputs;     // kernel inputs handed to the plan as arrays
+  bool is_traceable;                    // false: no closure can serve it, go step by step
 };
 
 class Kernel : public OrtNodeComputeInfo {
  public:
-  Kernel(const Runtime& ort, std::shared_ptr<StreamLease> lease, nb::object plan, PlanFacts facts);
+  Kernel(const Runtime& ort, std::shared_ptr<StreamLease> lease,
+         std::shared_ptr<ClosureCache> closures, nb::object plan, PlanFacts facts);
 
  private:
   void compute(OrtKernelContext* context);
-  TensorView input(OrtKernelContext* context, size_t index) const;
+  void read_inputs(OrtKernelContext* context);
+  void build_key();
   void bind_constants(OrtKernelContext* context);
-  std::vector<mx::array> translate(OrtKernelContext* context);
+  bool run_closure(OrtKernelContext* context);
+  std::shared_ptr<const Closure> trace();
+  void run_steps(OrtKernelContext* context);
+  void note_failure(const std::string& what);
+  void publish(OrtKernelContext* context, std::vector<mx::array> outputs);
+  TensorView input(OrtKernelContext* context, size_t index) const;
+  nb::list host_values() const;
+  std::vector<mx::array> wrapped_inputs() const;
 
   const Runtime& ort_;
   std::shared_ptr<StreamLease> lease_;
+  std::shared_ptr<ClosureCache> closures_;
   PyRef plan_;
   PlanFacts facts_;
   bool constants_are_bound_ = false;
+  // After a failure closures are left alone for a number of Runs that doubles each time.
+  unsigned failures_in_a_row_ = 0;
+  unsigned long runs_to_skip_ = 0;
+  // Reused by every Run, under the lease's lock: nothing is allocated once they have grown.
+  std::vector<TensorView> arrays_;
+  std::vector<TensorView> hosts_;
+  Key key_;
 };
 
 }  // namespace ort_mlx

@@ -65,9 +65,13 @@ struct Runtime {
 
  private:
   template <size_t Slot, class Signature>
-  const OrtApi* table(const ApiFn<Slot, Signature>&) const { return api; }
+  const OrtApi* table(const ApiFn<Slot, Signature>&) const {
+    return api;
+  }
   template <size_t Slot, class Signature>
-  const OrtEpApi* table(const EpFn<Slot, Signature>&) const { return ep_api; }
+  const OrtEpApi* table(const EpFn<Slot, Signature>&) const {
+    return ep_api;
+  }
 };
 
 // An ORT handle that this library owns, released through the slot that fits its type.

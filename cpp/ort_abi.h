@@ -115,8 +115,8 @@ inline constexpr ApiFn<289, S(const OrtValueInfo*, const char**)> GetValueInfoNa
 inline constexpr ApiFn<290, S(const OrtValueInfo*, const OrtTypeInfo**)> GetValueInfoTypeInfo;
 inline constexpr ApiFn<295, void(OrtKeyValuePairs**)> CreateKeyValuePairs;
 inline constexpr ApiFn<296, void(OrtKeyValuePairs*, const char*, const char*)> AddKeyValuePair;
-inline constexpr ApiFn<
-    298, void(const OrtKeyValuePairs*, const char* const**, const char* const**, size_t*)>
+inline constexpr ApiFn<298, void(const OrtKeyValuePairs*, const char* const**, const char* const**,
+                                 size_t*)>
     GetKeyValuePairs;
 inline constexpr ApiFn<300, void(OrtKeyValuePairs*)> ReleaseKeyValuePairs;
 inline constexpr ApiFn<307, int(const OrtHardwareDevice*)> HardwareDevice_Type;

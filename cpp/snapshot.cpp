@@ -189,8 +189,8 @@ nb::tuple Snapshot::node(Scope& scope, const OrtNode* node) {
   ort_.check(api::Node_GetSinceVersion, node, &since_version);
 
   nb::dict attributes;
-  for (const auto* attr : ort_.list<const OrtOpAttr*>(api::Node_GetNumAttributes,
-                                                      api::Node_GetAttributes, node)) {
+  for (const auto* attr :
+       ort_.list<const OrtOpAttr*>(api::Node_GetNumAttributes, api::Node_GetAttributes, node)) {
     int type = 0;
     const char* attribute_name = nullptr;
     ort_.check(api::OpAttr_GetType, attr, &type);
@@ -208,8 +208,7 @@ nb::tuple Snapshot::node(Scope& scope, const OrtNode* node) {
     for (size_t i = 0; i < body_count; ++i) bodies[names[i]] = graph(graphs[i]);
   }
 
-  auto inputs =
-      ort_.list<const OrtValueInfo*>(api::Node_GetNumInputs, api::Node_GetInputs, node);
+  auto inputs = ort_.list<const OrtValueInfo*>(api::Node_GetNumInputs, api::Node_GetInputs, node);
   auto outputs =
       ort_.list<const OrtValueInfo*>(api::Node_GetNumOutputs, api::Node_GetOutputs, node);
   return nb::make_tuple(nb::str(name), nb::str(domain), nb::str(op_type), since_version,

@@ -1,4 +1,5 @@
-// MLX streams, which belong to nobody's thread here: each session leases one and serialises its use.
+// MLX streams, which belong to nobody's thread here: each session leases one and serialises its
+// use.
 #pragma once
 
 #include <mlx/stream.h>

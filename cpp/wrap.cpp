@@ -16,19 +16,6 @@ mx::Dtype required_dtype(int onnx) {
               "ort_mlx: MLX has no array of ONNX element type " + std::to_string(onnx));
 }
 
-mx::Shape shape_of(const TensorView& tensor) {
-  mx::Shape shape;
-  shape.reserve(tensor.rank);
-  for (size_t i = 0; i < tensor.rank; ++i) {
-    if (tensor.dims[i] > std::numeric_limits<mx::ShapeElem>::max()) {
-      throw Error(kInvalidArgument, "ort_mlx: a dimension of " + std::to_string(tensor.dims[i]) +
-                                        " is more than MLX can index (2^31 - 1)");
-    }
-    shape.push_back(static_cast<mx::ShapeElem>(tensor.dims[i]));
-  }
-  return shape;
-}
-
 size_t bytes_of(const mx::Shape& shape, mx::Dtype dtype) {
   size_t n = dtype.size();
   for (auto dim : shape) n *= static_cast<size_t>(dim);
@@ -48,6 +35,19 @@ mx::array copy_of(const void* bytes, const mx::Shape& shape, mx::Dtype dtype) {
 BoundaryBytes& boundary_bytes() {
   static BoundaryBytes counts;
   return counts;
+}
+
+mx::Shape shape_of(const TensorView& tensor) {
+  mx::Shape shape;
+  shape.reserve(tensor.rank);
+  for (size_t i = 0; i < tensor.rank; ++i) {
+    if (tensor.dims[i] > std::numeric_limits<mx::ShapeElem>::max()) {
+      throw Error(kInvalidArgument, "ort_mlx: a dimension of " + std::to_string(tensor.dims[i]) +
+                                        " is more than MLX can index (2^31 - 1)");
+    }
+    shape.push_back(static_cast<mx::ShapeElem>(tensor.dims[i]));
+  }
+  return shape;
 }
 
 TensorView view_of(const Runtime& ort, const OrtValue* value) {
@@ -74,9 +74,8 @@ mx::array wrap(const TensorView& tensor, mx::Device device) {
   // The CPU backend keeps a buffer's size in the word before its data. It is only read when MLX
   // frees or donates the buffer, which it does not do with one it does not own.
   auto* before = static_cast<char*>(const_cast<void*>(tensor.bytes)) - sizeof(size_t);
-  return mx::array(
-      mx::allocator::Data(mx::allocator::Buffer(before), [](mx::allocator::Buffer) {}), shape,
-      dtype);
+  return mx::array(mx::allocator::Data(mx::allocator::Buffer(before), [](mx::allocator::Buffer) {}),
+                   shape, dtype);
 }
 
 void copy_out(const Runtime& ort, OrtKernelContext* context, size_t index, const mx::array& value) {

@@ -22,6 +22,9 @@ struct TensorView {
 
 TensorView view_of(const Runtime& ort, const OrtValue* value);
 
+// Throws for a dimension that MLX cannot index.
+mx::Shape shape_of(const TensorView& tensor);
+
 // Bytes wrapped in place and bytes copied at the boundary, since the library was loaded.
 struct BoundaryBytes {
   std::atomic<uint64_t> wrapped{0};

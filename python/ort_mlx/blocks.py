@@ -16,6 +16,7 @@ from .errors import TranslationError
 from .hosts import HostKind, HostValue
 from .node import Constant, Graph, Node, Value
 from .registry import OpDef
+from .safety import SHAPELESS, Safety
 
 ABSENT: Final = -1
 
@@ -44,6 +45,8 @@ class Step:
     bodies: Mapping[str, Block] = field(default_factory=dict)
     returns_host: bool = False
     deterministic: bool = True
+    safety: Safety = SHAPELESS
+    reads_device: bool = False  # a host parameter takes a value that only the device knows
     on_host: bool = False  # evaluated on the host: a host parameter needs it and its inputs are there
     releases: tuple[int, ...] = ()  # slots that no later step reads
 
@@ -172,6 +175,7 @@ class BlockBuilder:
                 bodies=bodies,
                 returns_host=opdef.returns_host,
                 deterministic=opdef.deterministic,
+                safety=opdef.safety,
             )
         )
 

@@ -1,7 +1,7 @@
 """Run a block step by step: the op functions build an MLX graph, or small values on the host.
 
-This is the eager route, and tracing is the same code on placeholders. Nothing here evaluates a device
-array unless an op needs one as a host parameter.
+Tracing is the same code on placeholders. Nothing here evaluates a device array unless an op needs one
+as a host parameter.
 """
 
 from __future__ import annotations
@@ -16,8 +16,57 @@ import numpy as np
 from .blocks import ABSENT, Argument, Block, Step
 from .errors import InputError, OrtMlxError, TranslationError
 from .hosts import Tensor, may_stay_on_host, to_device, to_host
+from .running import NotTraceable, check_cancelled, is_tracing
 
 Frame: TypeAlias = "list[Any]"  # slot to Tensor, or None
+
+
+class Runner:
+    """Runs blocks eagerly. `compiled.CompiledRunner` runs stretches of them as closures instead."""
+
+    def __init__(self, host_stream: mx.Stream) -> None:
+        self._host_stream = host_stream
+
+    def run_block(self, block: Block, frame: Frame) -> list[Tensor]:
+        """Run every step of a block on a frame that holds its inputs and constants.
+
+        Raises:
+            InputError: values given to this Run do not fit an op.
+            TranslationError: an op failed for another reason.
+            NotTraceable: in a trace, a step needs data.
+        """
+        for step in block.steps:
+            self.run_step(step, frame)
+        return [frame[slot] for slot in block.outputs]
+
+    def run_step(self, step: Step, frame: Frame) -> None:
+        """Run one step, store its outputs in the frame and release what is no longer read."""
+        try:
+            if step.on_host and not step.returns_host and _all_on_host(step, frame):
+                with mx.stream(self._host_stream):
+                    results = [_kept_on_host(r) for r in self._call(step, frame)]
+            else:
+                results = self._call(step, frame)
+        except OrtMlxError:
+            raise
+        except (ValueError, IndexError) as error:
+            raise InputError(_message(step, frame, error)) from error
+        except Exception as error:
+            raise TranslationError(_message(step, frame, error)) from error
+        for slot, result in zip(step.outputs, results, strict=False):
+            if slot != ABSENT:
+                frame[slot] = result
+        for slot in step.releases:
+            frame[slot] = None
+
+    def _call(self, step: Step, frame: Frame) -> Sequence[Tensor]:
+        keywords = step.keywords
+        if step.bodies:
+            check_cancelled()
+            bound = {name: BoundBody(b, frame, self) for name, b in step.bodies.items()}
+            keywords = {**keywords, **bound}
+        result = step.fn(*(_value(a, frame) for a in step.arguments), **keywords)
+        return result if isinstance(result, tuple) else (result,)
 
 
 @dataclass(frozen=True)
@@ -26,7 +75,7 @@ class BoundBody:
 
     block: Block
     outer: Frame
-    host_stream: mx.Stream
+    runner: Runner
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         frame = self.block.template.copy()
@@ -34,40 +83,7 @@ class BoundBody:
             frame[here] = self.outer[outside]
         for slot, value in zip(self.block.inputs, inputs, strict=True):
             frame[slot] = value
-        return tuple(run_block(self.block, frame, self.host_stream))
-
-
-def run_block(block: Block, frame: Frame, host_stream: mx.Stream) -> list[Tensor]:
-    """Run every step of a block on a frame that holds its inputs and constants.
-
-    Raises:
-        InputError: values given to this Run do not fit an op.
-        TranslationError: an op failed for another reason.
-    """
-    for step in block.steps:
-        run_step(step, frame, host_stream)
-        for slot in step.releases:
-            frame[slot] = None
-    return [frame[slot] for slot in block.outputs]
-
-
-def run_step(step: Step, frame: Frame, host_stream: mx.Stream) -> None:
-    """Run one step and store its outputs in the frame."""
-    try:
-        if step.on_host and not step.returns_host and _all_on_host(step, frame):
-            with mx.stream(host_stream):
-                results = [_kept_on_host(r) for r in _call(step, frame, host_stream)]
-        else:
-            results = _call(step, frame, host_stream)
-    except OrtMlxError:
-        raise
-    except (ValueError, IndexError) as error:
-        raise InputError(_message(step, frame, error)) from error
-    except Exception as error:
-        raise TranslationError(_message(step, frame, error)) from error
-    for slot, result in zip(step.outputs, results, strict=False):
-        if slot != ABSENT:
-            frame[slot] = result
+        return tuple(self.runner.run_block(self.block, frame))
 
 
 def _all_on_host(step: Step, frame: Frame) -> bool:
@@ -80,21 +96,14 @@ def _kept_on_host(result: Tensor) -> Tensor:
     return result
 
 
-def _call(step: Step, frame: Frame, host_stream: mx.Stream) -> Sequence[Tensor]:
-    keywords = step.keywords
-    if step.bodies:
-        bound = {name: BoundBody(b, frame, host_stream) for name, b in step.bodies.items()}
-        keywords = {**keywords, **bound}
-    result = step.fn(*(_value(a, frame) for a in step.arguments), **keywords)
-    return result if isinstance(result, tuple) else (result,)
-
-
 def _value(argument: Argument, frame: Frame) -> Any:
     if argument.slot == ABSENT:
         return argument.value
     value = frame[argument.slot]
     if argument.host is None:
         return to_device(value)
+    if is_tracing() and isinstance(value, mx.array):
+        raise NotTraceable("a value is needed on the host that the device computes")
     return argument.host.convert(to_host(value))
 
 
@@ -109,5 +118,3 @@ def _shown(value: Tensor | None) -> str:
     if isinstance(value, np.ndarray) and value.size <= 8:
         return f"{value.dtype}{list(value.shape)} = {value.tolist()}"
     return f"{str(value.dtype).removeprefix('mlx.core.')}{list(value.shape)}"
-
-

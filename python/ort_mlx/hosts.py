@@ -57,7 +57,11 @@ _HOST_DTYPES: Final = frozenset(
 
 
 def to_host(value: Tensor) -> HostValue:
-    """The value as numpy; waits for the device when it is an array."""
+    """The value as numpy; waits for the device when it is an array.
+
+    Raises:
+        RuntimeError: the value is a placeholder of a trace, or depends on one.
+    """
     if isinstance(value, np.ndarray):
         return value
     if value.dtype not in _HOST_DTYPES:

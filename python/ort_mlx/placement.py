@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from .blocks import ABSENT, Block, Step
 from .dtypes import FLOATS
 from .node import Value
+from .safety import EAGER
 
 # A kernel input may steer the graph from the host when it is this small; a larger one is data.
 _MAX_FLOATS = 16
@@ -22,12 +23,45 @@ def place(block: Block, host_inputs: Iterable[int] = ()) -> set[int]:
     Returns:
         The input slots that are needed on the host.
     """
-    available = set(host_inputs)
+    available = set(host_inputs) | _read_directly(block)
     _find_available(block, available)
     demanded: set[int] = set()
     _demand(block, set(), demanded)
     _release(block)
     return demanded & set(block.inputs)
+
+
+def _read_directly(block: Block) -> set[int]:
+    """Input slots that a host parameter takes as they are, whatever their size."""
+    inputs = set(block.inputs)
+    found = set()
+    for step in block.steps:
+        found |= {a.slot for a in step.arguments if a.host is not None and a.slot in inputs}
+        for body in step.bodies.values():
+            inner = _read_captured(body)
+            found |= {outside for outside, here in body.captured if here in inner} & inputs
+    return found
+
+
+def _read_captured(block: Block) -> set[int]:
+    found = set()
+    for step in block.steps:
+        found |= {a.slot for a in step.arguments if a.host is not None}
+        for body in step.bodies.values():
+            inner = _read_captured(body)
+            found |= {outside for outside, here in body.captured if here in inner}
+    return found
+
+
+def untraceable(block: Block) -> Iterator[str]:
+    """Why no closure can serve the block: each step that needs data, with its reason."""
+    for step in block.steps:
+        if step.safety is EAGER:
+            yield f"[{step.label}] its result depends on data"
+        elif step.reads_device:
+            yield f"[{step.label}] it needs a value on the host that the device computes"
+        for body in step.bodies.values():
+            yield from untraceable(body)
 
 
 def may_be_host_input(value: Value) -> bool:
@@ -55,6 +89,10 @@ def _find_available(block: Block, available: set[int]) -> None:
             and not step.bodies
             and bool(step.arguments)
             and all(slot in available for slot in inputs)
+        )
+        step.reads_device = any(
+            a.host is not None and a.slot not in available and a.slot != ABSENT
+            for a in step.arguments
         )
         if step.on_host:
             available.update(step.outputs)

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
 
 import mlx.core as mx
 
+from . import _native
 from .blocks import ABSENT, Block, BlockBuilder, Step
-from .execute import Frame, run_block, run_step
-from .hosts import HostValue, to_device
+from .compiled import CompiledRunner
+from .execute import Frame, Runner
+from .guards import Guards, HostRecords
+from .hosts import to_device
 from .node import Constant, Graph
-from .placement import may_be_host_input, place
+from .placement import may_be_host_input, place, untraceable
 from .records import host_value
+from .running import CancelFlag, NotTraceable, stoppable, tracing
+
+_KEPT: Final = 8  # the last reasons of each kind that a report shows
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """What a session decides for its plans."""
+
+    compiles: bool = True  # whether closures are used at all
+    fuses: bool = False  # whether MLX's compiler fuses them, which pays on a GPU
+    cancel_flag: CancelFlag = field(default_factory=CancelFlag)
 
 
 class Plan:
@@ -21,6 +39,9 @@ class Plan:
         constant_inputs: kernel inputs that are constants wrapped in place.
         host_inputs: kernel inputs that steer the graph and are wanted as host values.
         array_inputs: the other kernel inputs that are used.
+        is_traceable: whether a closure can serve it; `reasons` says why not.
+        misses: why the last closures were traced, newest last.
+        failures: the last failures of closures, each followed by an eager Run.
     """
 
     def __init__(
@@ -29,8 +50,12 @@ class Plan:
         kernel_inputs: tuple[str, ...],
         kernel_outputs: tuple[str, ...],
         host_stream: mx.Stream,
+        closures: _native.ClosureCache,
+        settings: PlanSettings,
     ) -> None:
-        self._host_stream = host_stream
+        self._settings = settings
+        self._eager = Runner(host_stream)
+        self._stretches = CompiledRunner(host_stream, closures)
         builder = BlockBuilder(graph, kernel_inputs=kernel_inputs)
         self.block = builder.build()
         by_name = {v.name: slot for slot, v in self.block.values.items()}
@@ -46,9 +71,15 @@ class Plan:
         self.array_inputs = [
             i for i, slot in enumerate(slots) if slot in inputs and slot not in steering
         ]
+        self._input_names = [kernel_inputs[i] for i in self.array_inputs + self.host_inputs]
         self._host_slots = [slots[i] for i in self.host_inputs]
         self._array_slots = [slots[i] for i in self.array_inputs]
 
+        self.reasons = tuple(untraceable(self.block))
+        self.is_traceable = settings.compiles and not self.reasons
+        self.failures: deque[str] = deque(maxlen=_KEPT)
+        self.misses: deque[str] = deque(maxlen=_KEPT)
+        self._last_guards: Guards | None = None
         self._loaded: dict[int, mx.array] = {}  # by the id of a Constant that a block holds
         wrapped: set[int] = set()
         self._load_constants(self.block, wrapped)
@@ -100,7 +131,7 @@ class Plan:
             if not _is_constant(step, template):
                 remaining.append(step)
                 continue
-            run_step(step, template, self._host_stream)
+            self._eager.run_step(step, template)
             folded.update(slot for slot in step.outputs if slot != ABSENT)
         mx.eval([v for v in template if isinstance(v, mx.array)])
         needed = {slot for step in remaining for slot in step.reads()} | set(block.outputs)
@@ -109,25 +140,64 @@ class Plan:
                 template[slot] = None
         block.steps = remaining
 
-    def run(
-        self, arrays: list[mx.array], host_values: list[tuple[int, tuple[int, ...], bytes]]
-    ) -> list[mx.array]:
-        """Translate one Run, lazily.
+    def trace(self, placeholders: list[mx.array], host_values: HostRecords) -> list[mx.array] | None:
+        """Translate placeholders for a closure; None when only single steps will do.
 
         Args:
-            arrays: the kernel inputs named by `array_inputs`.
+            placeholders: arrays without data for the kernel inputs named by `array_inputs`.
             host_values: element type, shape and bytes of those named by `host_inputs`.
+        """
+        self._note_miss(Guards.of(placeholders, host_values))
+        try:
+            with tracing():
+                return self._translate(self._trace_fn(host_values), placeholders)
+        except NotTraceable as error:
+            self.is_traceable = False
+            self.reasons = (str(error),)
+            return None
+
+    def _trace_fn(self, host_values: HostRecords) -> Callable[..., list[mx.array]]:
+        def translate(*arrays: mx.array) -> list[mx.array]:
+            return self._outputs(self._eager, list(arrays), host_values)
+
+        return translate
+
+    def _translate(
+        self, fn: Callable[..., list[mx.array]], placeholders: list[mx.array]
+    ) -> list[mx.array]:
+        # Fusing pays on a GPU. On the CPU it would call a C++ compiler while running.
+        if self._settings.fuses and placeholders:
+            return list(mx.compile(fn)(*placeholders))
+        return fn(*placeholders)
+
+    def run(self, arrays: list[mx.array], host_values: HostRecords) -> list[mx.array]:
+        """Run without a closure for the whole: step by step, with closures for stretches of steps.
 
         Returns:
             The kernel's outputs, not yet evaluated.
         """
+        with stoppable(self._settings.cancel_flag):
+            if self._settings.compiles and not self.is_traceable:
+                return self._outputs(self._stretches, arrays, host_values)
+            return self._outputs(self._eager, arrays, host_values)
+
+    def _outputs(
+        self, runner: Runner, arrays: list[mx.array], host_values: HostRecords
+    ) -> list[mx.array]:
         frame = self.block.template.copy()
         for slot, array in zip(self._array_slots, arrays, strict=True):
             frame[slot] = array
         for slot, parts in zip(self._host_slots, host_values, strict=True):
-            value: HostValue = host_value(*parts)
-            frame[slot] = value
-        return [to_device(v) for v in run_block(self.block, frame, self._host_stream)]
+            frame[slot] = host_value(*parts)
+        return [to_device(v) for v in runner.run_block(self.block, frame)]
+
+    def note_failure(self, text: str) -> None:
+        """Record that a closure failed and that the Run went on step by step."""
+        self.failures.append(text)
+
+    def _note_miss(self, guards: Guards) -> None:
+        self.misses.append(guards.difference(self._last_guards, self._input_names))
+        self._last_guards = guards
 
 
 def _is_constant(step: Step, template: Frame) -> bool:

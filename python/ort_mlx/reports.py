@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._native import ClosureCache
     from .plan import Plan
 
 
@@ -30,6 +31,7 @@ class Report:
     """The placement of one session, as data; `str(report)` is readable text."""
 
     device: str
+    closures: ClosureCache = field(repr=False)
     taken: int = 0
     partitions: int = 0
     left: list[LeftNode] = field(default_factory=list)
@@ -60,5 +62,36 @@ class Report:
             f"\n{shown}{more}\nUse strict=False to run them on ONNX Runtime's CPU provider"
         )
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Closure hits, misses, traces, evictions, failures and eager Runs so far."""
+        return dict(self.closures.counts())
+
+    @property
+    def misses(self) -> list[str]:
+        """Why the last closures were traced, for each partition the newest last."""
+        return [text for plan in self.plans for text in plan.misses]
+
+    @property
+    def failures(self) -> list[str]:
+        """The last failures of closures; each Run went on step by step."""
+        return [text for plan in self.plans for text in plan.failures]
+
+    @property
+    def eager_reasons(self) -> list[str]:
+        """Why partitions run step by step, where they do."""
+        return [text for plan in self.plans for text in plan.reasons]
+
     def __str__(self) -> str:
-        return "\n".join([self.line(), *(f"  {node}" for node in self.left)])
+        lines = [self.line(), *(f"  {node}" for node in self.left)]
+        counts = self.counts
+        if any(counts.values()):
+            shown = ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in counts.items())
+            lines.append(f"closures: {len(self.closures)} held; {shown}")
+        for title, texts in (
+            ("traced", self.misses),
+            ("failed", self.failures),
+            ("step by step", self.eager_reasons),
+        ):
+            lines.extend(f"  {title}: {text}" for text in texts)
+        return "\n".join(lines)

@@ -10,14 +10,15 @@ from typing import Any, Final
 
 import mlx.core as mx
 
-from . import settings
+from . import _native, settings
 from .claim import Rules, bind, reasons_against
 from .errors import DeviceError
 from .node import Graph, Node
 from .partition import Partition, partition
-from .plan import Plan
+from .plan import Plan, PlanSettings
 from .records import graph_of
 from .reports import LeftNode, Report
+from .running import CancelFlag
 
 # ORT's severities, which the native layer forwards messages with.
 INFO: Final = 1
@@ -44,7 +45,11 @@ class EpSession:
     def __init__(self, options: dict[str, str], gpu: bool) -> None:
         self.options = settings.parse(options)
         self.device = self._choose_device(gpu)
-        self.report = Report(device=self.device)
+        self.closures = _native.ClosureCache(
+            self.options.max_closures, self.options.max_closure_bytes
+        )
+        self.cancel_flag = CancelFlag()
+        self.report = Report(device=self.device, closures=self.closures)
         self._messages: list[tuple[int, str]] = []
         self._refusal: str | None = None
         # An ORT policy picks any provider that offers a device. Without a GPU that is no gain, so
@@ -114,7 +119,19 @@ class EpSession:
         """The plan of one partition, given as the graph that ORT fused."""
         if self._refusal is not None:
             raise NotImplementedError(self._refusal)
-        plan = Plan(graph_of(record), kernel_inputs, kernel_outputs, host_stream)
+        plan_settings = PlanSettings(
+            compiles=bool(self.options.routes),
+            fuses=self.device == "gpu",
+            cancel_flag=self.cancel_flag,
+        )
+        plan = Plan(
+            graph_of(record),
+            kernel_inputs,
+            kernel_outputs,
+            host_stream,
+            self.closures,
+            plan_settings,
+        )
         self.report.plans.append(plan)
         return plan
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from .errors import OptionError
 
 DEVICES: Final = ("auto", "gpu", "cpu")
+ROUTES: Final = ("general",)
 
 # The factory gives this to sessions that select us by device, as an ORT policy does too; asking by
 # name, or with any option of our own, is a choice somebody made.
@@ -32,6 +33,11 @@ class Options:
     keep_islands: bool = _option(
         False, "also take groups of nodes that only do shape arithmetic, which cost more than they give"
     )
+    routes: tuple[str, ...] = _option(
+        ("general",), "ways to compile a partition; empty, every Run is eager", ROUTES
+    )
+    max_closures: int = _option(128, "closures kept for a session; the least recent go first")
+    max_closure_bytes: int = _option(1 << 28, "memory that its closures may hold on to, in bytes")
     exclude_ops: tuple[str, ...] = _option((), "op types to leave to other providers")
 
 
@@ -72,13 +78,28 @@ def _convert(name: str, value: Any, default: Any, choices: tuple[str, ...]) -> A
         return _boolean(name, value)
     if isinstance(default, tuple):
         items = value.split(",") if isinstance(value, str) else list(value)
-        return tuple(str(i).strip() for i in items if str(i).strip())
-    text = str(value)
+        return tuple(_choice(name, str(i).strip(), choices) for i in items if str(i).strip())
+    if isinstance(default, int):
+        return _count(name, value)
+    return _choice(name, str(value), choices)
+
+
+def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
     if choices and text not in choices:
         raise OptionError(
-            f"option '{name}' is one of {', '.join(choices)}, not '{text}'{_nearest(text, choices)}"
+            f"option '{name}' takes {', '.join(choices)}, not '{text}'{_nearest(text, choices)}"
         )
     return text
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = -1
+    if number < 1:
+        raise OptionError(f"option '{name}' is a whole number of at least 1, not '{value}'")
+    return number
 
 
 def _boolean(name: str, value: Any) -> bool:

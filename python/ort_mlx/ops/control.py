@@ -1,7 +1,8 @@
 """Control flow: If, Loop and Scan (ONNX), over bodies that are translated like any other node.
 
-A body is called with tensors and returns tensors; both may be host values. A condition or trip count
-that is computed on the device is read from there, which waits for it.
+A body is called with tensors and returns tensors; both may be host values. In a trace a loop is
+unrolled, and a decision on data computed on the device ends the trace; such a plan runs step by step,
+with compiled bodies.
 """
 
 from __future__ import annotations
@@ -14,21 +15,18 @@ import mlx.core as mx
 from ..hosts import HostBool, HostInt, Tensor, host_array, to_device, to_host
 from ..node import Node
 from ..registry import op
-from ..safety import EAGER
+from ..running import after_iteration
 from ._shapes import normalize_axis
 
 Body: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
-# Iterations between evaluations: enough to keep the device busy, few enough to bound the graph.
-_EVAL_EVERY = 64
 
-
-@op("If", since=(1, 11, 13, 16, 19, 21, 23, 24, 25), safety=EAGER)
+@op("If", since=(1, 11, 13, 16, 19, 21, 23, 24, 25))
 def if_(cond: HostBool, *, then_branch: Body, else_branch: Body) -> tuple[Tensor, ...]:
     return (then_branch if cond else else_branch)()
 
 
-@op("Loop", since=(1, 11, 13, 16, 19, 21, 23, 24, 25), safety=EAGER)
+@op("Loop", since=(1, 11, 13, 16, 19, 21, 23, 24, 25))
 def loop(
     m: HostInt | None,
     cond: HostBool | None,
@@ -46,8 +44,7 @@ def loop(
         for column, row in zip(rows, results[len(v_initial) :], strict=True):
             column.append(to_device(row))
         trip += 1
-        if trip % _EVAL_EVERY == 0:
-            mx.eval([to_device(v) for v in carried], rows)
+        after_iteration(trip, carried, rows)
     outputs = node.bodies["body"].outputs[1 + len(v_initial) :]
     scanned = tuple(
         mx.stack(column) if column else _empty(value.shape, value.dtype)
@@ -67,7 +64,7 @@ def _scan_claim(node: Node) -> Iterator[str]:
         yield "an input is omitted"
 
 
-@op("Scan", since=(9, 11, 16, 19, 21, 23, 24, 25), safety=EAGER, claim=_scan_claim)
+@op("Scan", since=(9, 11, 16, 19, 21, 23, 24, 25), claim=_scan_claim)
 def scan(
     *initial_state_and_scan_inputs: mx.array,
     body: Body,
@@ -99,8 +96,7 @@ def scan(
         carried = results[:states]
         for column, row in zip(rows, results[states:], strict=True):
             column.append(to_device(row))
-        if (trip + 1) % _EVAL_EVERY == 0:
-            mx.eval([to_device(v) for v in carried], rows)
+        after_iteration(trip + 1, carried, rows)
     axes = scan_output_axes or (0,) * len(rows)
     directions = scan_output_directions or (0,) * len(rows)
     stacked = []

@@ -1,0 +1,186 @@
+#include "closure.h"
+
+#include <mlx/transforms.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+namespace ort_mlx {
+
+mx::array make_placeholder(mx::Shape shape, mx::Dtype dtype) {
+  return mx::array(std::move(shape), dtype, nullptr, {});
+}
+
+class Capture {
+ public:
+  Capture(const std::vector<mx::array>& placeholders, const std::vector<mx::array>& outputs)
+      : outputs_(outputs) {
+    closure_->input_count_ = placeholders.size();
+    for (const auto& p : placeholders) varying_.emplace(p.id(), true);
+    order_nodes();
+    evaluate_constants();
+    for (size_t i = 0; i < placeholders.size(); ++i) ids_[placeholders[i].id()] = i;
+    number_constants();
+    for (const auto& a : order_) add(a);
+    for (const auto& a : outputs_) closure_->outputs_.push_back(ids_.at(a.id()));
+    closure_->value_count_ = next_id_;
+  }
+
+  std::shared_ptr<const Closure> take() { return std::move(closure_); }
+
+ private:
+  static bool is_leaf(const mx::array& a) {
+    return !a.has_primitive() || a.status() != mx::array::Status::unscheduled;
+  }
+
+  // Fills order_ with the nodes that depend on a placeholder, producers first, one output for each.
+  void order_nodes() {
+    struct Visit {
+      mx::array array;
+      size_t next = 0;
+    };
+    std::vector<Visit> stack;
+    for (const auto& output : outputs_) {
+      if (!varying_.contains(output.id())) stack.push_back({output});
+      while (!stack.empty()) {
+        Visit& top = stack.back();
+        if (varying_.contains(top.array.id())) {
+          stack.pop_back();
+        } else if (is_leaf(top.array)) {
+          if (top.array.status() == mx::array::Status::unscheduled) {
+            throw std::logic_error("ort_mlx: a trace read a placeholder of another trace");
+          }
+          varying_.emplace(top.array.id(), false);
+          leaves_.push_back(top.array);  // keeps the id from being reused
+          stack.pop_back();
+        } else if (top.next < top.array.inputs().size()) {
+          mx::array input = top.array.inputs()[top.next++];
+          if (!varying_.contains(input.id())) stack.push_back({std::move(input)});
+        } else {
+          finish(top.array);
+          stack.pop_back();
+        }
+      }
+    }
+  }
+
+  void finish(const mx::array& a) {
+    bool varies = false;
+    for (const auto& in : a.inputs()) varies = varies || varying_.at(in.id());
+    for (const auto& out : a.outputs()) varying_.emplace(out.id(), varies);
+    (varies ? order_ : leaves_).push_back(a);
+  }
+
+  // What varying nodes and the outputs read that does not vary itself.
+  template <class Visitor>
+  void for_each_constant(Visitor visit) {
+    for (const auto& a : order_) {
+      for (const auto& in : a.inputs()) {
+        if (!varying_.at(in.id())) visit(in);
+      }
+    }
+    for (const auto& out : outputs_) {
+      if (!varying_.at(out.id())) visit(out);
+    }
+  }
+
+  void evaluate_constants() {
+    std::vector<mx::array> pending;
+    for_each_constant([&](const mx::array& a) {
+      if (a.status() == mx::array::Status::unscheduled) pending.push_back(a);
+    });
+    for (const auto& a : pending) closure_->nbytes_ += a.nbytes();
+    mx::eval(std::move(pending));
+  }
+
+  void number_constants() {
+    next_id_ = closure_->input_count_;
+    for_each_constant([&](const mx::array& a) {
+      if (!ids_.try_emplace(a.id(), next_id_).second) return;
+      closure_->constants_.push_back(a);
+      ++next_id_;
+    });
+  }
+
+  void add(const mx::array& a) {
+    Closure::Node node{a.primitive_ptr(), {}, {}, {}};
+    for (const auto& in : a.inputs()) node.inputs.push_back(ids_.at(in.id()));
+    const auto outputs = a.outputs();
+    const size_t hash = hash_of(node);
+    auto [first, last] = seen_.equal_range(hash);
+    for (; first != last; ++first) {
+      const auto& [index, id] = first->second;
+      if (!is_same(closure_->nodes_[index], node, outputs)) continue;
+      for (size_t i = 0; i < outputs.size(); ++i) ids_[outputs[i].id()] = id + i;
+      return;
+    }
+    seen_.emplace(hash, std::pair(closure_->nodes_.size(), next_id_));
+    for (const auto& out : outputs) {
+      node.shapes.push_back(out.shape());
+      node.dtypes.push_back(out.dtype());
+      ids_[out.id()] = next_id_++;
+    }
+    closure_->nbytes_ += sizeof(Closure::Node) + node.inputs.size() * sizeof(uint32_t) +
+                         outputs.size() * (sizeof(mx::Shape) + sizeof(mx::Dtype));
+    closure_->nodes_.push_back(std::move(node));
+  }
+
+  static size_t hash_of(const Closure::Node& node) {
+    size_t hash = std::hash<std::string_view>{}(node.primitive->name());
+    for (uint32_t id : node.inputs) hash = hash * 1099511628211ULL + id;
+    return hash;
+  }
+
+  static bool is_same(const Closure::Node& known, const Closure::Node& node,
+                      const std::vector<mx::array>& outputs) {
+    if (known.inputs != node.inputs || known.shapes.size() != outputs.size()) return false;
+    if (std::strcmp(known.primitive->name(), node.primitive->name()) != 0) return false;
+    if (known.primitive->stream() != node.primitive->stream()) return false;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (known.dtypes[i] != outputs[i].dtype() || known.shapes[i] != outputs[i].shape()) {
+        return false;
+      }
+    }
+    return known.primitive->is_equivalent(*node.primitive);
+  }
+
+  const std::vector<mx::array>& outputs_;
+  std::shared_ptr<Closure> closure_ = std::make_shared<Closure>();
+  std::unordered_map<std::uintptr_t, bool> varying_;  // whether an array depends on a placeholder
+  std::vector<mx::array> order_;
+  std::vector<mx::array> leaves_;
+  std::unordered_map<std::uintptr_t, uint32_t> ids_;
+  uint32_t next_id_ = 0;
+  std::unordered_multimap<size_t, std::pair<size_t, uint32_t>> seen_;
+};
+
+std::shared_ptr<const Closure> Closure::capture(const std::vector<mx::array>& placeholders,
+                                                const std::vector<mx::array>& outputs) {
+  return Capture(placeholders, outputs).take();
+}
+
+std::vector<mx::array> Closure::replay(std::vector<mx::array> values) const {
+  values.reserve(value_count_);
+  values.insert(values.end(), constants_.begin(), constants_.end());
+  for (const Node& node : nodes_) {
+    std::vector<mx::array> inputs;
+    inputs.reserve(node.inputs.size());
+    for (uint32_t id : node.inputs) inputs.push_back(values[id]);
+    if (node.shapes.size() == 1) {
+      values.emplace_back(node.shapes[0], node.dtypes[0], node.primitive, std::move(inputs));
+    } else {
+      for (auto& made : mx::array::make_arrays(node.shapes, node.dtypes, node.primitive, inputs)) {
+        values.push_back(std::move(made));
+      }
+    }
+  }
+  std::vector<mx::array> outputs;
+  outputs.reserve(outputs_.size());
+  for (uint32_t id : outputs_) outputs.push_back(values[id]);
+  return outputs;
+}
+
+}  // namespace ort_mlx

@@ -1,0 +1,167 @@
+"""Mixture-of-experts arithmetic: routing, products with chosen experts, gated activations.
+
+Source: com.microsoft MoE and QMoE; mx.gather_mm and mx.gather_qmm compute only the chosen experts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import mlx.core as mx
+
+from ..node import Node
+from ._bits import Packed, sum_dtype
+
+Unary: TypeAlias = Callable[[mx.array], mx.array]
+Project: TypeAlias = Callable[[mx.array, mx.array, bool], mx.array]  # rows, experts, sorted
+
+
+def _gelu(x: mx.array) -> mx.array:
+    return 0.5 * x * (1 + mx.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+ACTIVATIONS: Final[Mapping[str, Unary]] = {
+    "relu": lambda x: mx.maximum(x, 0),
+    "relu2": lambda x: mx.square(mx.maximum(x, 0)),
+    "gelu": _gelu,
+    "silu": lambda x: x * mx.sigmoid(x),
+    "identity": lambda x: x,
+}
+_GATED: Final = ("swiglu", "geglu")
+_SORTED_FROM = 64  # rows from which grouping them by expert pays
+
+
+@dataclass(frozen=True)
+class Gate:
+    """How the first projections become the input of the second."""
+
+    activation: str
+    fusion: int = 0  # 0: two projections, 1: interleaved, 2: one after the other
+    alpha: float = 1.0
+    beta: float = 0.0
+    limit: float | None = None
+    limit_after: bool = False
+
+    def __call__(self, first: mx.array, third: mx.array | None) -> mx.array:
+        if self.activation not in _GATED:
+            y = ACTIVATIONS[self.activation](first)
+            return y if third is None else y * third
+        gate, up = self._pair(first, third)
+        if self.activation == "geglu":
+            return _gelu(gate) * up
+        if self.limit is None:
+            return gate * mx.sigmoid(self.alpha * gate) * (up + self.beta)
+        up = mx.clip(up, -self.limit, self.limit)
+        if self.limit_after:
+            return mx.minimum(gate * mx.sigmoid(self.alpha * gate), self.limit) * (up + self.beta)
+        gate = mx.minimum(gate, self.limit)
+        return gate * mx.sigmoid(self.alpha * gate) * (up + self.beta)
+
+    def _pair(self, first: mx.array, third: mx.array | None) -> tuple[mx.array, mx.array]:
+        if self.fusion == 0 and third is not None:
+            return first, third
+        if self.fusion == 1:
+            return first[..., 0::2], first[..., 1::2]
+        half = first.shape[-1] // 2
+        return first[..., :half], first[..., half:]
+
+
+def expert_claim(node: Node) -> Iterator[str]:
+    """What neither MoE nor QMoE translates."""
+    activation = node.attr("activation_type", "relu")
+    fusion = node.attr("swiglu_fusion", 0)
+    if activation not in (*ACTIVATIONS, *_GATED):
+        yield f"activation {activation}"
+    if activation in _GATED and fusion == 0 and node.missing("fc3_experts_weights"):
+        yield f"{activation} without its second projection"
+    if activation == "geglu" and fusion == 0:
+        yield "geglu with separate projections"
+    if fusion and not node.missing("fc3_experts_weights"):
+        yield "fused projections and a third one"
+    if node.attr("use_sparse_mixer", 0):
+        yield "the sparse mixer"
+
+
+def mix_experts(
+    x: mx.array,
+    router: mx.array,
+    projections: tuple[Project, Project, Project | None],
+    gate: Gate,
+    *,
+    k: int,
+    normalize: bool,
+    shares: mx.array | None = None,
+) -> mx.array:
+    """The sum over each token's best `k` experts, weighted by the softmax of the router."""
+    tokens = x.reshape(-1, x.shape[-1])
+    if tokens.shape[0] == 0 or router.shape[0] != tokens.shape[0]:
+        if tokens.size == 0:
+            return x
+        raise ValueError(f"router rows do not match the tokens: {router.shape}, {x.shape}")
+    experts, weights = _route(router, k, normalize, shares)
+    chosen = experts.reshape(-1)
+    rows = mx.repeat(mx.arange(tokens.shape[0]), k)
+    grouped = chosen.size >= _SORTED_FROM
+    if grouped:
+        order = mx.argsort(chosen)
+        chosen, rows = chosen[order], rows[order]
+    first, second, third = projections
+    inner = mx.take(tokens, rows, axis=0)
+    up = None if third is None else third(inner, chosen, grouped)
+    y = second(gate(first(inner, chosen, grouped), up), chosen, grouped)
+    if grouped:
+        y = y[mx.argsort(order)]
+    y = y.reshape(-1, k, y.shape[-1]).astype(mx.float32) * weights[..., None]
+    return y.sum(axis=1).astype(x.dtype).reshape(x.shape)
+
+
+def _route(
+    router: mx.array, k: int, normalize: bool, shares: mx.array | None
+) -> tuple[mx.array, mx.array]:
+    """The best experts of each token and the weight of each, [tokens, k]."""
+    logits = router.astype(mx.float32)
+    experts = mx.argsort(logits, axis=-1)[:, -k:]  # of equals the last, as ORT does
+    shares = mx.softmax(logits, axis=-1) if shares is None else shares.astype(mx.float32)
+    weights = mx.take_along_axis(shares, experts, axis=-1)
+    if normalize:
+        weights = weights / weights.sum(axis=-1, keepdims=True)
+    return experts, weights
+
+
+def dense_projection(weight: mx.array, bias: mx.array | None) -> Project:
+    """Rows times their expert's weight [experts, out, in], and its bias."""
+
+    def project(rows: mx.array, experts: mx.array, grouped: bool) -> mx.array:
+        dtype = sum_dtype(rows.dtype)
+        y = mx.gather_mm(
+            rows[:, None].astype(dtype),
+            weight.swapaxes(-1, -2).astype(dtype),
+            rhs_indices=experts,
+            sorted_indices=grouped,
+        )[:, 0].astype(rows.dtype)
+        return y if bias is None else y + mx.take(bias, experts, axis=0)
+
+    return project
+
+
+def packed_projection(weight: Packed, bias: mx.array | None) -> Project:
+    """Rows times their expert's quantized weight, and its bias."""
+
+    def project(rows: mx.array, experts: mx.array, grouped: bool) -> mx.array:
+        dtype = sum_dtype(rows.dtype)
+        y = mx.gather_qmm(
+            rows[:, None].astype(dtype),
+            weight.codes,
+            weight.scales.astype(dtype),
+            weight.biases.astype(dtype),
+            rhs_indices=experts,
+            group_size=weight.group,
+            bits=weight.bits,
+            sorted_indices=grouped,
+        )[:, 0].astype(rows.dtype)
+        return y if bias is None else y + mx.take(bias, experts, axis=0)
+
+    return project

@@ -1,0 +1,167 @@
+"""A tree ensemble as flat arrays over the nodes of all trees, built once for each ONNX node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import mlx.core as mx
+
+from ..node import Node
+
+_MODES: Final[dict[str, Callable[[mx.array, mx.array], mx.array]]] = {
+    "BRANCH_LEQ": mx.less_equal,
+    "BRANCH_LT": mx.less,
+    "BRANCH_GTE": mx.greater_equal,
+    "BRANCH_GT": mx.greater,
+    "BRANCH_EQ": mx.equal,
+    "BRANCH_NEQ": mx.not_equal,
+}
+_MODE_NAMES: Final = tuple(_MODES)
+_BUILT: Final[WeakKeyDictionary[Node, Forest]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Node tables; a leaf leads to itself, so walking on from one changes nothing."""
+
+    roots: mx.array  # [trees]
+    depth: int
+    modes: tuple[str, ...]  # those that occur
+    mode: mx.array  # [nodes], an index into modes
+    feature: mx.array
+    threshold: mx.array
+    yes: mx.array
+    no: mx.array
+    missing: mx.array | None  # whether NaN takes the true branch
+    weights: mx.array  # [nodes, targets]
+    voted: mx.array  # [nodes, targets], whether there is a weight at all
+
+    def walk(self, x: mx.array) -> mx.array:
+        """The leaf in which each sample [batch, features] ends in each tree, [batch, trees]."""
+        at = mx.broadcast_to(self.roots, (x.shape[0], self.roots.size))
+        for _ in range(self.depth):
+            value = mx.take_along_axis(x, self.feature[at], axis=1)
+            at = mx.where(self._holds(value, at), self.yes[at], self.no[at])
+        return at
+
+    def _holds(self, value: mx.array, at: mx.array) -> mx.array:
+        threshold = self.threshold[at]
+        holds = _MODES[self.modes[0]](value, threshold)
+        if len(self.modes) > 1:
+            mode = self.mode[at]
+            for index, name in enumerate(self.modes[1:], start=1):
+                holds = mx.where(mode == index, _MODES[name](value, threshold), holds)
+        return holds if self.missing is None else holds | (mx.isnan(value) & self.missing[at])
+
+
+def forest_of(node: Node, votes: str, targets: int) -> Forest:
+    """The forest of the attributes `nodes_*` and `<votes>_*`, with nodes numbered by tree."""
+    if (built := _BUILT.get(node)) is None:
+        built = _BUILT[node] = _from_ids(node.attr, votes, targets)
+    return built
+
+
+def _from_ids(attr: Callable[..., Any], votes: str, targets: int) -> Forest:
+    trees, ids = attr("nodes_treeids"), attr("nodes_nodeids")
+    place = {key: index for index, key in enumerate(zip(trees, ids, strict=True))}
+    modes = attr("nodes_modes")
+    yes, no = list(range(len(ids))), list(range(len(ids)))
+    for index, (tree, mode) in enumerate(zip(trees, modes, strict=True)):
+        if mode != "LEAF":
+            yes[index] = place[tree, attr("nodes_truenodeids")[index]]
+            no[index] = place[tree, attr("nodes_falsenodeids")[index]]
+    children = {c for i, pair in enumerate(zip(yes, no, strict=True)) for c in pair if c != i}
+    entries = zip(
+        (
+            place[key]
+            for key in zip(attr(f"{votes}_treeids"), attr(f"{votes}_nodeids"), strict=True)
+        ),
+        attr(f"{votes}_ids"),
+        attr(f"{votes}_weights"),
+        strict=True,
+    )
+    return _flatten(
+        [index for index in range(len(ids)) if index not in children],
+        [mode if mode != "LEAF" else None for mode in modes],
+        (attr("nodes_featureids"), attr("nodes_values"), yes, no),
+        attr("nodes_missing_value_tracks_true"),
+        list(entries),
+        targets,
+    )
+
+
+def from_positions(node: Node, targets: int) -> Forest:
+    """The forest of a TreeEnsemble, whose nodes and leaves are numbered by position."""
+    if (built := _BUILT.get(node)) is None:
+        built = _BUILT[node] = _from_positions(node.attr, targets)
+    return built
+
+
+def _from_positions(attr: Callable[..., Any], targets: int) -> Forest:
+    modes = attr("nodes_modes").reshape(-1).tolist()
+    inner, leaves = len(modes), len(attr("leaf_targetids"))
+    ends = range(inner, inner + leaves)  # leaves follow the inner nodes
+    yes, no = (
+        [
+            i + inner * leaf
+            for i, leaf in zip(attr(f"nodes_{b}nodeids"), attr(f"nodes_{b}leafs"), strict=True)
+        ]
+        for b in ("true", "false")
+    )
+    weights = attr("leaf_weights").reshape(-1).tolist()
+    splits = attr("nodes_splits").reshape(-1).tolist()
+    missing = attr("nodes_missing_value_tracks_true")
+    return _flatten(
+        list(attr("tree_roots")),
+        [_MODE_NAMES[mode] for mode in modes] + [None] * leaves,
+        (
+            [*attr("nodes_featureids"), *[0] * leaves],
+            splits + [0.0] * leaves,
+            [*yes, *ends],
+            [*no, *ends],
+        ),
+        [*missing, *[0] * leaves] if missing else None,
+        list(zip(ends, attr("leaf_targetids"), weights, strict=True)),
+        targets,
+    )
+
+
+def _flatten(
+    roots: list[int],
+    modes: list[str | None],
+    tables: tuple[Sequence[int], Sequence[float], list[int], list[int]],
+    missing: Sequence[int] | None,
+    entries: list[tuple[int, int, float]],
+    targets: int,
+) -> Forest:
+    feature, threshold, yes, no = tables
+    present = tuple(dict.fromkeys(m for m in modes if m is not None)) or ("BRANCH_LEQ",)
+    weights = [0.0] * (len(modes) * targets)
+    voted = [False] * (len(modes) * targets)
+    for place, target, weight in entries:
+        weights[place * targets + target] += weight
+        voted[place * targets + target] = True
+    return Forest(
+        roots=mx.array(roots),
+        depth=_depth(roots, yes, no),
+        modes=present,
+        mode=mx.array([0 if m is None else present.index(m) for m in modes]),
+        feature=mx.array(list(feature)),
+        threshold=mx.array(list(threshold), dtype=mx.float32),
+        yes=mx.array(yes),
+        no=mx.array(no),
+        missing=mx.array([bool(m) for m in missing]) if missing and any(missing) else None,
+        weights=mx.array(weights, dtype=mx.float32).reshape(len(modes), targets),
+        voted=mx.array(voted).reshape(len(modes), targets),
+    )
+
+
+def _depth(roots: list[int], yes: list[int], no: list[int]) -> int:
+    """The number of steps that reach a leaf in every tree."""
+    depth, level = 0, roots
+    while level := [c for i in level for c in {yes[i], no[i]} if c != i]:
+        depth += 1
+    return depth

@@ -1,0 +1,154 @@
+"""Products with, and lookups in, weights quantized in blocks to 2, 4 or 8 bits.
+
+Sources: com.microsoft MatMulNBits and GatherBlockQuantized; mx.quantized_matmul.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import mlx.core as mx
+
+from ..dtypes import SINGLES
+from ..node import Node
+from ..registry import MS, op
+from ._bits import Packed, block_zeros, dequantize, pack, sum_dtype, unpack
+
+_BITS = (2, 4, 8)
+
+
+def _nbits_claim(node: Node) -> Iterator[str]:
+    if (bits := node.attr("bits", 4)) not in _BITS:
+        yield f"{bits} bits"
+
+
+@op(
+    "MatMulNBits",
+    domain=MS,
+    since=(1,),
+    types={"a": SINGLES, "scales": SINGLES, "zero_points": SINGLES | {"uint8"}},
+    fixed={"weight_prepacked": 0},
+    claim=_nbits_claim,
+)
+def matmul_nbits(
+    a: mx.array,
+    b: mx.array,
+    scales: mx.array,
+    zero_points: mx.array | None = None,
+    g_idx: mx.array | None = None,
+    bias: mx.array | None = None,
+    *,
+    K: int,
+    N: int,
+    accuracy_level: int = 0,
+    bits: int = 4,
+    block_size: int,
+) -> mx.array:
+    if 0 in b.shape or 0 in a.shape:  # a projection left out of the model, or no rows
+        y = mx.zeros((*a.shape[:-1], N), dtype=a.dtype)
+    else:
+        b, scales, zeros = _rows(
+            b, scales, zero_points, rows=N, columns=K, bits=bits, block=block_size
+        )
+        packed = None if g_idx is not None else pack(b, scales, zeros, bits=bits, block=block_size)
+        if packed is None:
+            weight = _weight(b, scales, zeros, g_idx, columns=K, bits=bits, block=block_size)
+            y = a @ weight.astype(a.dtype).T
+        else:
+            y = _product(a, packed)
+    return y if bias is None else y + bias
+
+
+def _rows(
+    b: mx.array,
+    scales: mx.array,
+    zeros: mx.array | None,
+    *,
+    rows: int,
+    columns: int,
+    bits: int,
+    block: int,
+) -> tuple[mx.array, mx.array, mx.array]:
+    """Codes, scales and zero points with one row for each output."""
+    blocks = -(-columns // block)
+    if b.size != rows * blocks * block * bits // 8 or scales.size != rows * blocks:
+        raise ValueError(
+            f"weight does not fit: {b.shape} with scales {scales.shape} for N={rows}, K={columns}"
+        )
+    scales = scales.reshape(rows, blocks)
+    zeros = None if zeros is None else zeros.reshape(rows, -1)
+    return b.reshape(rows, -1), scales, block_zeros(zeros, scales, bits)
+
+
+def _product(a: mx.array, weight: Packed) -> mx.array:
+    """Times the transposed weight; columns that only pad the last block meet zeros."""
+    columns = weight.scales.shape[-1] * weight.group
+    if a.shape[-1] < columns:
+        a = mx.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, columns - a.shape[-1])])
+    dtype = sum_dtype(a.dtype)
+    y = mx.quantized_matmul(
+        (a[None] if a.ndim == 1 else a).astype(dtype),
+        weight.codes,
+        scales=weight.scales.astype(dtype),
+        biases=weight.biases.astype(dtype),
+        group_size=weight.group,
+        bits=weight.bits,
+    )
+    return (y[0] if a.ndim == 1 else y).astype(a.dtype)
+
+
+def _weight(
+    b: mx.array,
+    scales: mx.array,
+    zeros: mx.array,
+    g_idx: mx.array | None,
+    *,
+    columns: int,
+    bits: int,
+    block: int,
+) -> mx.array:
+    """The weight [rows, columns], exactly; `g_idx` names the block of every column."""
+    if g_idx is None:
+        return dequantize(b, scales, zeros, bits=bits, block=block)[:, :columns]
+    block_of = g_idx[:columns]
+    zeros = mx.broadcast_to(zeros, scales.shape)
+    scales, zeros = (mx.take(t, block_of, axis=1) for t in (scales, zeros))
+    return (unpack(b, bits)[:, :columns].astype(scales.dtype) - zeros) * scales
+
+
+def _gather_claim(node: Node) -> Iterator[str]:
+    yield from _nbits_claim(node)
+    rank = node.rank("data")
+    if node.attr("gather_axis", 0) not in (0, -(rank or 0)):
+        yield "a gather axis other than the first"
+    if rank is None or node.attr("quantize_axis", 1) not in (-1, rank - 1):
+        yield "a quantize axis other than the last"
+
+
+@op(
+    "GatherBlockQuantized",
+    domain=MS,
+    since=(1,),
+    types={"data": frozenset({"uint8"}), "scales": SINGLES},
+    claim=_gather_claim,
+)
+def gather_block_quantized(
+    data: mx.array,
+    indices: mx.array,
+    scales: mx.array,
+    zero_points: mx.array | None = None,
+    *,
+    bits: int = 4,
+    block_size: int = 128,
+    gather_axis: int = 0,
+    quantize_axis: int = 1,
+) -> mx.array:
+    count = data.shape[0]
+    inside = (indices >= -count) & (indices < count)
+    row = mx.where(inside, mx.where(indices < 0, indices + count, indices), 0)
+    data, scales = mx.take(data, row, axis=0), mx.take(scales, row, axis=0)
+    given = None if zero_points is None else mx.take(zero_points, row, axis=0)
+    zeros = block_zeros(given, scales, bits)
+    y = dequantize(data, scales, zeros, bits=bits, block=block_size)
+    inside = inside.reshape(*inside.shape, *(1,) * (y.ndim - inside.ndim))
+    return mx.where(inside, y, mx.array(0.0, dtype=y.dtype))

@@ -1,0 +1,217 @@
+"""Reductions, ArgMax and ArgMin, CumSum and CumProd, TopK.
+
+Sources: the ONNX operators of the same names; MLX reductions, `argmax`, `cumsum`, `argsort`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+import mlx.core as mx
+
+from ..dtypes import FLOATS, INDICES, NUMERIC
+from ..hosts import HostInt, HostInts
+from ..node import Node
+from ..registry import op
+from ..safety import PER_SHAPE, SHAPELESS, Safety
+from ._elementwise import is_float, log_sum_exp, widened
+from ._shapes import normalize_axes, normalize_axis
+from .elementwise import divide
+
+Reduction: TypeAlias = Callable[[mx.array, tuple[int, ...], bool], mx.array]
+_ALL: Final = NUMERIC | {"bool"}
+
+
+def reduction(
+    name: str,
+    by_attribute: tuple[int, ...],
+    by_input: tuple[int, ...],
+    fn: Reduction,
+    types: frozenset[str] = NUMERIC,
+    safety: Safety = SHAPELESS,
+) -> None:
+    """Register a reduction: older versions take `axes` as an attribute, newer ones as an input."""
+
+    @op(name, since=by_attribute, types={"data": types}, safety=safety)
+    def by_attribute_(
+        data: mx.array, *, axes: tuple[int, ...] | None = None, keepdims: int = 1
+    ) -> mx.array:
+        return fn(data, _axes(data, axes), bool(keepdims))
+
+    @op(name, since=by_input, types={"data": types, "axes": INDICES}, safety=safety)
+    def by_input_(
+        data: mx.array,
+        axes: HostInts | None = None,
+        *,
+        keepdims: int = 1,
+        noop_with_empty_axes: int = 0,
+    ) -> mx.array:
+        chosen = () if noop_with_empty_axes and not axes else _axes(data, axes)
+        return fn(data, chosen, bool(keepdims))
+
+
+def _axes(x: mx.array, axes: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The axes counted from the front; all of them when none are given."""
+    return normalize_axes(axes or range(x.ndim), x.ndim)
+
+
+@widened
+def _sum(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
+    return mx.sum(x, axis=axes, keepdims=keepdims)
+
+
+@widened
+def _prod(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
+    return mx.prod(x, axis=axes, keepdims=keepdims)
+
+
+@widened
+def _mean(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
+    if is_float(x):
+        return mx.mean(x, axis=axes, keepdims=keepdims)
+    return divide(_sum(x, axes, keepdims), _sum(mx.ones_like(x), axes, keepdims))
+
+
+@widened
+def _l1(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
+    return mx.sum(mx.abs(x), axis=axes, keepdims=keepdims)
+
+
+@widened
+def _sum_square(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
+    return mx.sum(mx.square(x), axis=axes, keepdims=keepdims)
+
+
+@widened
+def _l2(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
+    squares = _sum_square(x, axes, keepdims)
+    root = mx.sqrt(squares).astype(x.dtype)
+    # A float32 root of an integer may round up to the next one.
+    return root if is_float(x) else root - (root * root > squares).astype(x.dtype)
+
+
+@widened
+def _log_sum(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
+    return mx.log(mx.sum(x, axis=axes, keepdims=keepdims))
+
+
+def _extreme(fn: Callable[..., mx.array], lowest: bool) -> Reduction:
+    """Max or min; over nothing it is the dtype's own extreme, which MLX does not say."""
+
+    def reduce(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
+        if any(x.shape[axis] == 0 for axis in axes):
+            empty = mx.sum(x, axis=axes, keepdims=keepdims)
+            return mx.full(empty.shape, _limit(x.dtype, lowest), x.dtype)
+        return fn(x, axis=axes, keepdims=keepdims)
+
+    return reduce
+
+
+def _limit(dtype: mx.Dtype, lowest: bool) -> float | int | bool:
+    """The lowest or highest value of a dtype, infinities included."""
+    if mx.issubdtype(dtype, mx.floating):
+        return -float("inf") if lowest else float("inf")
+    if dtype == mx.bool_:
+        return not lowest
+    return int(mx.iinfo(dtype).min if lowest else mx.iinfo(dtype).max)
+
+
+_MAX: Final = _extreme(mx.max, True)
+_MIN: Final = _extreme(mx.min, False)
+_ROOTS: Final = FLOATS | {"int32", "uint32"}  # a 64-bit integer has no exact root in float32
+
+reduction("ReduceSum", (1, 11), (13,), _sum)
+reduction("ReduceMean", (1, 11, 13), (18,), _mean)
+reduction("ReduceProd", (1, 11, 13), (18,), _prod)
+reduction("ReduceMax", (1, 11, 12, 13), (18, 20), _MAX, _ALL, PER_SHAPE)
+reduction("ReduceMin", (1, 11, 12, 13), (18, 20), _MIN, _ALL, PER_SHAPE)
+reduction("ReduceL1", (1, 11, 13), (18,), _l1)
+reduction("ReduceL2", (1, 11, 13), (18,), _l2, _ROOTS)
+reduction("ReduceSumSquare", (1, 11, 13), (18,), _sum_square)
+reduction("ReduceLogSum", (1, 11, 13), (18, 28), _log_sum, FLOATS)
+reduction("ReduceLogSumExp", (1, 11, 13), (18, 28), widened(log_sum_exp), FLOATS)
+
+
+def arg_extreme(name: str, fn: Callable[..., mx.array]) -> None:
+    """Register ArgMax or ArgMin; MLX takes the first of equals."""
+
+    @op(name, since=(1, 11), types={"data": NUMERIC}, claim=_axis_claim)
+    def first(data: mx.array, *, axis: int = 0, keepdims: int = 1) -> mx.array:
+        search = mx.sum if data.size == 0 and data.shape[axis] else fn  # MLX refuses empty arrays
+        return search(data, axis=axis, keepdims=bool(keepdims)).astype(mx.int64)
+
+    @op(name, since=(12, 13), types={"data": NUMERIC}, claim=_axis_claim)
+    def first_or_last(
+        data: mx.array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+    ) -> mx.array:
+        if not select_last_index:
+            return first(data, axis=axis, keepdims=keepdims)
+        last = data.shape[axis] - 1
+        return last - first(_reversed(data, axis), axis=axis, keepdims=keepdims)
+
+
+def _axis_claim(node: Node) -> Iterator[str]:
+    rank, axis = node.rank(node.param_names[0]), node.attr("axis", 0)
+    if rank is not None and not -rank <= axis < rank:
+        yield "the axis is out of range"
+
+
+def _reversed(x: mx.array, axis: int) -> mx.array:
+    return x[(slice(None),) * normalize_axis(axis, x.ndim) + (slice(None, None, -1),)]
+
+
+arg_extreme("ArgMax", mx.argmax)
+arg_extreme("ArgMin", mx.argmin)
+
+
+def scan(name: str, since: tuple[int, ...], fn: Callable[..., mx.array]) -> None:
+    """Register a running sum or product."""
+    wide = widened(fn)
+
+    @op(name, since=since, types={"x": NUMERIC, "axis": INDICES}, safety=SHAPELESS)
+    def translate(x: mx.array, axis: HostInt, *, exclusive: int = 0, reverse: int = 0) -> mx.array:
+        axis = normalize_axis(axis, x.ndim)
+        return wide(x, axis=axis, reverse=bool(reverse), inclusive=not exclusive)
+
+
+scan("CumSum", (11, 14), mx.cumsum)
+scan("CumProd", (26,), mx.cumprod)
+
+
+def _top_k_claim(node: Node) -> Iterator[str]:
+    rank, axis = node.rank("x"), node.attr("axis", -1)
+    if rank is not None and not -rank <= axis < rank:
+        yield "the axis is out of range"
+
+
+@op("TopK", since=(1,), types={"x": FLOATS}, claim=_top_k_claim)
+def top_k_1(x: mx.array, *, k: int, axis: int = -1) -> tuple[mx.array, mx.array]:
+    return _top_k(x, k, axis, largest=True)
+
+
+@op("TopK", since=(10,), types={"x": NUMERIC}, claim=_top_k_claim)
+def top_k_10(x: mx.array, k: HostInt, *, axis: int = -1) -> tuple[mx.array, mx.array]:
+    return _top_k(x, k, axis, largest=True)
+
+
+# Unsorted order is free to choose, so `sorted` changes nothing.
+@op("TopK", since=(11, 24), types={"x": NUMERIC}, claim=_top_k_claim)
+def top_k(
+    x: mx.array, k: HostInt, *, axis: int = -1, largest: int = 1, sorted: int = 1
+) -> tuple[mx.array, mx.array]:
+    return _top_k(x, k, axis, bool(largest))
+
+
+def _top_k(x: mx.array, k: int, axis: int, largest: bool) -> tuple[mx.array, mx.array]:
+    axis = normalize_axis(axis, x.ndim)
+    if not 0 <= k <= x.shape[axis]:
+        raise ValueError(f"k {k} does not fit axis {axis} of shape {x.shape}")
+    # MLX's sort is stable, so a key in the opposite order keeps the lower index first.
+    order = mx.argsort(_descending_key(x) if largest else x, axis=axis)
+    chosen = order[(slice(None),) * axis + (slice(0, k),)]
+    return mx.take_along_axis(x, chosen, axis=axis), chosen.astype(mx.int64)
+
+
+def _descending_key(x: mx.array) -> mx.array:
+    return -x if is_float(x) else mx.bitwise_invert(x)

@@ -1,0 +1,259 @@
+"""Operators of hybrid decoders: linear attention, causal convolution with a state, gated norms.
+
+Sources: ONNX LinearAttention-27 and CausalConvWithState-27; com.microsoft LinearAttention,
+CausalConvWithState, LinearAttentionGate, GatedRMSNorm and GatedAdd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import mlx.core as mx
+
+from ..dtypes import MLX_DTYPES, SINGLES
+from ..node import Node
+from ..registry import MS, op
+from ._heads import merge_heads, split_heads
+from ._recurrence import Tokens, run
+
+_RULES = ("linear", "gated", "delta", "gated_delta")
+
+
+def _linear_attention_claim(node: Node) -> Iterator[str]:
+    rule = node.attr("update_rule", "gated_delta")
+    if rule not in _RULES:
+        yield f"update rule {rule}"
+    if "gated" in rule and node.missing("decay"):
+        yield f"update rule {rule} without decay"
+    if "delta" in rule and node.missing("beta"):
+        yield f"update rule {rule} without beta"
+
+
+@op(
+    "LinearAttention",
+    since=(27,),
+    types={"query": SINGLES, "past_state": SINGLES},
+    claim=_linear_attention_claim,
+)
+def linear_attention(
+    query: mx.array,
+    key: mx.array,
+    value: mx.array,
+    past_state: mx.array | None = None,
+    decay: mx.array | None = None,
+    beta: mx.array | None = None,
+    *,
+    chunk_size: int = 64,
+    kv_num_heads: int,
+    q_num_heads: int,
+    scale: float = 0.0,
+    update_rule: str = "gated_delta",
+    node: Node,
+) -> tuple[mx.array, mx.array]:
+    return ms_linear_attention(
+        query,
+        key,
+        value,
+        past_state,
+        decay,
+        beta,
+        kv_num_heads=kv_num_heads,
+        q_num_heads=q_num_heads,
+        scale=scale,
+        update_rule=update_rule,
+        node=node,
+    )
+
+
+@op(
+    "LinearAttention",
+    domain=MS,
+    since=(1,),
+    types={"query": SINGLES, "past_state": SINGLES},
+    claim=_linear_attention_claim,
+)
+def ms_linear_attention(
+    query: mx.array,
+    key: mx.array,
+    value: mx.array,
+    past_state: mx.array | None = None,
+    decay: mx.array | None = None,
+    beta: mx.array | None = None,
+    *,
+    chunk_size: int = 64,
+    kv_num_heads: int,
+    q_num_heads: int,
+    scale: float = 0.0,
+    state_window: int = 0,
+    update_rule: str = "gated_delta",
+    node: Node,
+) -> tuple[mx.array, mx.array]:
+    k, v = (split_heads(t.astype(mx.float32), kv_num_heads) for t in (key, value))
+    q = split_heads(query.astype(mx.float32), q_num_heads) * (scale or k.shape[-1] ** -0.5)
+    if kv_num_heads > q_num_heads:
+        q = mx.repeat(q, kv_num_heads // q_num_heads, axis=1)
+    batch, heads, length, size = q.shape
+    q = q.reshape(batch, kv_num_heads, heads // kv_num_heads, length, size)
+    tokens = Tokens(
+        q,
+        k,
+        v,
+        _gates(decay if "gated" in update_rule else None, kv_num_heads),
+        _gates(beta if "delta" in update_rule else None, kv_num_heads),
+    )
+    state = mx.zeros((batch, kv_num_heads, size, v.shape[-1]), dtype=mx.float32)
+    if past_state is not None:
+        state = (past_state[-1] if state_window else past_state).astype(mx.float32)
+    out, states = run(tokens, state, max(state_window, 1))
+    y = merge_heads(out.reshape(batch, heads, length, v.shape[-1])).astype(query.dtype)
+    present = _window(states, state_window) if state_window else states[-1]
+    return y, present.astype(_state_dtype(node, past_state, query))
+
+
+def _gates(gates: mx.array | None, heads: int) -> mx.array | None:
+    """[batch, length, heads * size], or one for all heads, to [batch, heads, length, size]."""
+    if gates is None:
+        return None
+    if gates.shape[-1] == 1:
+        gates = mx.broadcast_to(gates, (*gates.shape[:-1], heads))
+    return split_heads(gates.astype(mx.float32), heads)
+
+
+def _window(states: list[mx.array], window: int) -> mx.array:
+    """The last states, oldest first, after zeros where there were fewer tokens."""
+    blank = [mx.zeros_like(states[-1])] * (window - len(states))
+    return mx.stack([*blank, *states])
+
+
+def _state_dtype(node: Node, past: mx.array | None, like: mx.array) -> mx.Dtype:
+    """The state's dtype: the past's, else what the graph says, else the input's."""
+    if past is not None:
+        return past.dtype
+    declared = node.outputs[1] if len(node.outputs) > 1 else None
+    return like.dtype if declared is None else MLX_DTYPES.get(declared.dtype, like.dtype)
+
+
+def _causal_conv_claim(node: Node) -> Iterator[str]:
+    if node.attr("activation", "none") not in ("none", "silu", "swish"):
+        yield f"activation {node.attr('activation')}"
+    if node.attr("ndim", 1) != 1:
+        yield "more than one spatial dimension"
+    if len(node.outputs) > 2 and node.outputs[2] is not None:
+        yield "the state updates as an output"
+
+
+@op("CausalConvWithState", since=(27,), types={"input": SINGLES}, claim=_causal_conv_claim)
+def causal_conv_with_state(
+    input: mx.array,
+    weight: mx.array,
+    bias: mx.array | None = None,
+    past_state: mx.array | None = None,
+    *,
+    activation: str = "none",
+) -> tuple[mx.array, mx.array]:
+    return ms_causal_conv_with_state(input, weight, bias, past_state, activation=activation)
+
+
+@op(
+    "CausalConvWithState",
+    domain=MS,
+    since=(1,),
+    types={"input": SINGLES},
+    fixed={
+        "input_channel_offset": 0,
+        "input_channels": 0,
+        "ndim": 1,
+        "state_channels_last": -1,
+        "state_length": 0,
+        "state_update_capacity": 0,
+    },
+    claim=_causal_conv_claim,
+)
+def ms_causal_conv_with_state(
+    input: mx.array,
+    weight: mx.array,
+    bias: mx.array | None = None,
+    past_state: mx.array | None = None,
+    *,
+    activation: str = "none",
+    channels_last: int = 0,
+    dilation: int = 1,
+    state_window: int = 0,
+) -> tuple[mx.array, mx.array]:
+    shape = input.shape
+    x = input if channels_last else input.swapaxes(1, 2)
+    x = x.flatten(2)  # [batch, length, channels]
+    kernel = weight.shape[-1]
+    carried = (kernel - 1) * dilation
+    past = mx.zeros((x.shape[0], carried, x.shape[2]), dtype=x.dtype)
+    if past_state is not None:
+        past = past_state[-1] if state_window else past_state
+        past = past.flatten(2) if channels_last else past.swapaxes(1, 2)
+    row = mx.concatenate([past, x], axis=1)
+
+    length = x.shape[1]
+    taps = weight.reshape(-1, kernel).astype(mx.float32)
+    y = mx.zeros(x.shape, dtype=mx.float32) if bias is None else bias.astype(mx.float32)
+    for tap in range(kernel):
+        begin = tap * dilation
+        y = y + row[:, begin : begin + length].astype(mx.float32) * taps[:, tap]
+    y = (y if activation == "none" else y * mx.sigmoid(y)).astype(input.dtype)
+
+    ends = [*range(max(length - state_window, 0) + 1, length + 1)] if state_window else []
+    states = [row[:, end : end + carried] for end in ends or [length]]
+    if channels_last:
+        y = y.reshape(shape)
+        states = [state.reshape(shape[0], carried, *shape[2:]) for state in states]
+    else:
+        y, states = y.swapaxes(1, 2), [state.swapaxes(1, 2) for state in states]
+    return y, _window(states, state_window) if state_window else states[-1]
+
+
+@op("LinearAttentionGate", domain=MS, since=(1,), types={"a": SINGLES})
+def linear_attention_gate(
+    a: mx.array, dt_bias: mx.array, decay_scale: mx.array, b: mx.array | None = None
+) -> tuple[mx.array, ...]:
+    rate = mx.logaddexp(a.astype(mx.float32) + dt_bias, mx.array(0.0))
+    decay = (decay_scale * rate).astype(a.dtype)
+    if b is None:
+        return (decay,)
+    return decay, mx.sigmoid(b.astype(mx.float32)).astype(a.dtype)
+
+
+def _gated_norm_claim(node: Node) -> Iterator[str]:
+    if (activation := node.attr("activation", "silu")) not in ("silu", "swish", "sigmoid"):
+        yield f"activation {activation}"
+
+
+@op("GatedRMSNorm", domain=MS, since=(1,), types={"x": SINGLES}, claim=_gated_norm_claim)
+def gated_rms_norm(
+    x: mx.array,
+    scale: mx.array,
+    gate: mx.array,
+    *,
+    activation: str = "silu",
+    epsilon: float = 1e-5,
+) -> mx.array:
+    size = scale.shape[0]
+    if x.shape[-1] % size:
+        raise ValueError(f"last dimension is not a multiple of the scale's {size}: {x.shape}")
+    rows = x.astype(mx.float32).reshape(*x.shape[:-1], x.shape[-1] // size, size)
+    y = mx.fast.rms_norm(rows, scale.astype(mx.float32), epsilon).reshape(x.shape)
+    z = gate.astype(mx.float32)
+    factor = mx.sigmoid(z) if activation == "sigmoid" else z * mx.sigmoid(z)
+    return (y * factor).astype(x.dtype)
+
+
+def _gated_add_claim(node: Node) -> Iterator[str]:
+    if not node.missing("gate_weight") and node.dtype("x") != "bfloat16":
+        yield "a projected gate in another type than bfloat16"
+
+
+@op("GatedAdd", domain=MS, since=(1,), types={"x": SINGLES}, claim=_gated_add_claim)
+def gated_add(
+    x: mx.array, y: mx.array, gate: mx.array, gate_weight: mx.array | None = None
+) -> mx.array:
+    if gate_weight is None:
+        return x + y * gate
+    projected = (gate.astype(mx.float32) @ gate_weight.astype(mx.float32)).astype(x.dtype)
+    return x + y * mx.sigmoid(projected.astype(mx.float32)).astype(x.dtype)

@@ -1,0 +1,117 @@
+"""What an op may ask about the Run it is part of: whether it is a trace, and whether to stop.
+
+Kept per thread, since several sessions may translate at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import mlx.core as mx
+
+from .errors import OrtMlxError
+from .hosts import Tensor, to_device
+
+# A loop longer than this is not unrolled into one closure: its body is run again and again instead.
+MAX_UNROLLED: Final = 4096
+
+# Iterations of a loop that is not traced between evaluations: enough to keep the device busy, few
+# enough to bound the graph and to stop soon.
+EVAL_EVERY: Final = 16
+
+
+class NotTraceable(OrtMlxError):
+    """The graph depends on data, or is too long to unroll: it has to run step by step."""
+
+
+class Cancelled(OrtMlxError):
+    """The Run was stopped by `ort_mlx.cancel`."""
+
+
+class CancelFlag:
+    """Set by `cancel` from any thread, looked at between steps of Runs that go step by step."""
+
+    def __init__(self) -> None:
+        self._requests = 0
+
+    def request(self) -> None:
+        """Stop the Runs that are in progress."""
+        self._requests += 1
+
+    def snapshot(self) -> int:
+        """What `check` compares with; taken when a Run starts."""
+        return self._requests
+
+    def check(self, since: int) -> None:
+        """Raise Cancelled when a stop was requested after `since`."""
+        if self._requests != since:
+            raise Cancelled("this Run was stopped by ort_mlx.cancel")
+
+
+class _State(threading.local):
+    tracing = False
+    flag: CancelFlag | None = None
+    since = 0
+
+
+_state = _State()
+
+
+def is_tracing() -> bool:
+    """Whether values are placeholders, so that no data can be read."""
+    return _state.tracing
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """Mark the enclosed translation as a trace."""
+    _state.tracing = True
+    try:
+        yield
+    finally:
+        _state.tracing = False
+
+
+@contextmanager
+def stoppable(flag: CancelFlag) -> Iterator[None]:
+    """Let `flag` stop the enclosed Run."""
+    _state.flag, _state.since = flag, flag.snapshot()
+    try:
+        yield
+    finally:
+        _state.flag = None
+
+
+def check_cancelled() -> None:
+    """Raise Cancelled when the current Run was asked to stop."""
+    if _state.flag is not None:
+        _state.flag.check(_state.since)
+
+
+def after_iteration(trip: int, *live: Any) -> None:
+    """Called by loops after each iteration: bounds the graph, and lets the Run be stopped.
+
+    Args:
+        trip: iterations done so far.
+        *live: tensors, and lists of them, that the rest of the loop needs.
+
+    Raises:
+        NotTraceable: a trace would unroll too many iterations.
+        Cancelled: the Run was asked to stop.
+    """
+    if _state.tracing:
+        if trip > MAX_UNROLLED:
+            raise NotTraceable(f"a loop of more than {MAX_UNROLLED} iterations")
+        return
+    check_cancelled()
+    if trip % EVAL_EVERY == 0:
+        mx.eval([_arrays(v) for v in live])
+
+
+def _arrays(value: Tensor | list[Any] | tuple[Any, ...]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_arrays(v) for v in value]
+    return to_device(value)
