@@ -14,6 +14,7 @@
 #include "boundary.h"
 #include "closure.h"
 #include "closure_cache.h"
+#include "cpu/blas.h"
 #include "ep.h"
 #include "python.h"
 #include "snapshot.h"
@@ -59,7 +60,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("nbytes", &Closure::nbytes)
       .def("replay", &Closure::replay, "inputs"_a,
            "The graph on these arrays, not yet evaluated.");
-  m.def("capture", &Closure::capture, "placeholders"_a, "outputs"_a,
+  m.def("capture", &Closure::capture, "placeholders"_a, "outputs"_a, "threads"_a = 0,
         "Capture the graph from placeholders to outputs as a Closure.");
   m.def(
       "placeholder",
@@ -96,6 +97,9 @@ NB_MODULE(_native, m) {
           "What happened so far, by name.");
 
   m.def("mlx_version", [] { return std::string(mlx::core::version()); }, "Of the loaded libmlx.");
+  m.def("load_blas", &cpu::load_blas, "path"_a,
+        "Use this OpenBLAS for products on the CPU; false when it has not what is needed.");
+  m.def("blas_description", &cpu::blas_description, "The OpenBLAS in use, or an empty string.");
   m.def("gpu_is_available", &gpu_is_available, "Whether MLX has a GPU backend with a device.");
   m.def(
       "pass_array", [](const mlx::core::array& a) { return a; }, "a"_a,

@@ -8,6 +8,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cpu/lowering.h"
+#include "cpu/parallel.h"
+
 namespace ort_mlx {
 
 mx::array make_placeholder(mx::Shape shape, mx::Dtype dtype) {
@@ -16,8 +19,9 @@ mx::array make_placeholder(mx::Shape shape, mx::Dtype dtype) {
 
 class Capture {
  public:
-  Capture(const std::vector<mx::array>& placeholders, const std::vector<mx::array>& outputs)
-      : outputs_(outputs) {
+  Capture(const std::vector<mx::array>& placeholders, const std::vector<mx::array>& outputs,
+          int threads)
+      : outputs_(outputs), threads_(threads > 0 ? threads : cpu::default_threads()) {
     closure_->input_count_ = placeholders.size();
     for (const auto& p : placeholders) varying_.emplace(p.id(), true);
     order_nodes();
@@ -106,7 +110,7 @@ class Capture {
   }
 
   void add(const mx::array& a) {
-    Closure::Node node{a.primitive_ptr(), {}, {}, {}};
+    Closure::Node node{cpu::lower(a, threads_), {}, {}, {}};
     for (const auto& in : a.inputs()) node.inputs.push_back(ids_.at(in.id()));
     const auto outputs = a.outputs();
     const size_t hash = hash_of(node);
@@ -148,6 +152,7 @@ class Capture {
   }
 
   const std::vector<mx::array>& outputs_;
+  const int threads_;
   std::shared_ptr<Closure> closure_ = std::make_shared<Closure>();
   std::unordered_map<std::uintptr_t, bool> varying_;  // whether an array depends on a placeholder
   std::vector<mx::array> order_;
@@ -158,8 +163,9 @@ class Capture {
 };
 
 std::shared_ptr<const Closure> Closure::capture(const std::vector<mx::array>& placeholders,
-                                                const std::vector<mx::array>& outputs) {
-  return Capture(placeholders, outputs).take();
+                                                const std::vector<mx::array>& outputs,
+                                                int threads) {
+  return Capture(placeholders, outputs, threads).take();
 }
 
 std::vector<mx::array> Closure::replay(std::vector<mx::array> values) const {

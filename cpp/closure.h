@@ -18,9 +18,11 @@ mx::array make_placeholder(mx::Shape shape, mx::Dtype dtype);
 class Closure {
  public:
   // Walks the graph behind `outputs` back to `placeholders`. What does not depend on them is
-  // evaluated once and kept; equal calls on equal inputs are merged.
+  // evaluated once and kept; equal calls on equal inputs are merged. On the CPU some primitives are
+  // exchanged for better ones, which use `threads` threads (0: one for each processor).
   static std::shared_ptr<const Closure> capture(const std::vector<mx::array>& placeholders,
-                                                const std::vector<mx::array>& outputs);
+                                                const std::vector<mx::array>& outputs,
+                                                int threads = 0);
 
   // The graph again, on these inputs. Lazy, like any MLX graph.
   std::vector<mx::array> replay(std::vector<mx::array> inputs) const;

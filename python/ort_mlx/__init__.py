@@ -15,6 +15,10 @@ from .compat import import_native
 
 import_native()
 
+from . import blas  # noqa: E402
+
+blas.load()
+
 from .errors import (  # noqa: E402
     CompatibilityError,
     DeviceError,

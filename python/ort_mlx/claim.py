@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from inspect import Parameter
 
+import numpy as np
+
 from . import registry
+from ._native import EP_NAME
 from .dtypes import MLX_DTYPES
 from .node import Graph, Node, Value
-from .registry import OpDef
+from .registry import Claim, OpDef
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,17 @@ def _reasons(node: Node, rules: Rules) -> Iterator[str]:
     ]
     yield from structural
     if not structural and opdef.claim is not None:  # claims may rely on what was checked above
-        yield from opdef.claim(node)
+        yield from _own_reasons(opdef.claim, node)
     for name, body in node.bodies.items():
         for reason in reasons_against_body(body, rules):
             yield f"in {name}: {reason}"
+
+
+def _own_reasons(claim: Claim, node: Node) -> Iterator[str]:
+    try:
+        yield from claim(node)
+    except Exception as error:  # a mistake of ours must not cost the model its other nodes
+        yield f"its claim failed with {type(error).__name__}: {error}; please report this"
 
 
 def reasons_against_body(body: Graph, rules: Rules) -> Iterator[str]:
@@ -63,6 +73,8 @@ def reasons_against_body(body: Graph, rules: Rules) -> Iterator[str]:
 
 
 def _unknown(node: Node) -> str:
+    if node.domain == EP_NAME:
+        return "it is a partition already"
     have = registry.versions(node.domain, node.op_type)
     name = f"{node.domain or 'ai.onnx'}::{node.op_type}"
     if not have:
@@ -94,11 +106,18 @@ def _attributes(node: Node, opdef: OpDef) -> Iterator[str]:
     for name, value in given.items():
         if name in opdef.attributes:
             continue
-        if name not in opdef.fixed or opdef.fixed[name] != value:
-            yield f"`{name}`={value!r} is not translated"
+        if name not in opdef.fixed or not np.array_equal(opdef.fixed[name], value):
+            yield f"`{name}`={_shown(value)} is not translated"
     for name, default in opdef.attributes.items():
         if default is Parameter.empty and name not in given:
             yield f"attribute `{name}` is missing"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Graph):
+        return "a body"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _tensors(values: tuple[Value | None, ...], rules: Rules) -> Iterator[str]:

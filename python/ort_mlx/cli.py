@@ -30,9 +30,8 @@ Device = Annotated[str, typer.Option(help="auto, gpu or cpu")]
 
 
 def _console() -> Console:
-    # A pipe has no width; a log or a file has room for long lines.
-    piped = not os.isatty(1) and "COLUMNS" not in os.environ
-    return Console(width=160 if piped else None, highlight=False)
+    # A pipe has no width, and a log or a file has room for long lines.
+    return Console(width=None if os.isatty(1) else 160, highlight=False)
 
 
 @app.command("doctor")

@@ -120,7 +120,7 @@ def signature_to_paste(name: str) -> str:
     inputs = "\n".join(f"#   {i.name}: {', '.join(sorted(i.types))}" for i in schema.inputs)
     body = "".join(f"    {part},\n" for part in parts)
     return (
-        f"# {schema.domain or 'ai.onnx'}::{name}, versions {since}; look up what each one changed:\n"
+        f"# {schema.domain or 'ai.onnx'}::{name}, versions {since}; read what each one changed:\n"
         f"# https://onnx.ai/onnx/operators/\n{inputs}\n"
         f'@op("{name}", since={since}{domain}, types={{}})\n'
         f"def {_snake(name)}(\n{body}) -> {_result(schema)}:\n    raise NotImplementedError"

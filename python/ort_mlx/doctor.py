@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import mlx.core as mx
+import numpy as np
 
 from . import _native, compat, registration
 
@@ -48,7 +49,8 @@ def examine() -> list[Check]:
 
 def _python() -> Iterator[Check]:
     yield Check("python", f"{platform.python_version()} on {platform.platform()}")
-    yield Check("ort-mlx", f"{_version('ort-mlx') or 'from a source tree'} at {Path(__file__).parent}")
+    version = _version("ort-mlx") or "from a source tree"
+    yield Check("ort-mlx", f"{version} at {Path(__file__).parent}")
 
 
 def _onnxruntime() -> Iterator[Check]:
@@ -123,8 +125,8 @@ def _devices() -> Iterator[Check]:
         "our device",
         f"{len(found)}",
         passed=len(found) == 1,
-        advice="ONNX Runtime lists the provider not exactly once; do not register its library under "
-        "a second name, call ort_mlx.register()",
+        advice="ONNX Runtime lists the provider not exactly once; do not register its library "
+        "under a second name, call ort_mlx.register()",
     )
 
 
@@ -133,8 +135,6 @@ def _session() -> Iterator[Check]:
     options = registration.enable(ort.SessionOptions())
     options.log_severity_level = 3
     session = ort.InferenceSession(_TINY_MODEL, options)
-    import numpy as np
-
     (result,) = session.run(None, {"x": np.array([1, 2], np.float32)})
     report = registration.report(session)
     right = result.tolist() == [2.0, 4.0] and report.taken == 1

@@ -75,7 +75,7 @@ def _constant(initializer: _native.Initializer | None) -> Constant | None:
     def load_array() -> mx.array:
         return initializer.to_mlx()
 
-    return Constant(ONNX_NAMES[dtype], shape, initializer.nbytes, load, load_array)
+    return Constant(ONNX_NAMES.get(dtype, "undefined"), shape, initializer.nbytes, load, load_array)
 
 
 def _attribute(value: Any) -> Any:

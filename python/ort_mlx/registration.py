@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import uuid
-from typing import Any
+from typing import Any, ClassVar
 
 from . import compat, settings
 from ._native import EP_NAME, gpu_is_available
@@ -79,9 +80,7 @@ def enable(session_options: Any = None, **options: Any) -> Any:
         CompatibilityError: onnxruntime is missing or too old.
     """
     ort = compat.onnxruntime()
-    strings = settings.as_strings({"device": "auto", **options})
-    if strings["device"] == "gpu" and not gpu_is_available():
-        raise DeviceError("device='gpu' was asked for, but MLX has no GPU here; use device='cpu'")
+    strings = _checked(options)
     session_options = ort.SessionOptions() if session_options is None else session_options
     register()
     found = devices()
@@ -93,6 +92,16 @@ def enable(session_options: Any = None, **options: Any) -> Any:
     else:
         session_options.add_provider_for_devices(found[:1], strings)
     return session_options
+
+
+def _checked(options: dict[str, Any]) -> dict[str, str]:
+    strings = settings.as_strings({"device": "auto", **options})
+    if strings["device"] == "gpu" and not gpu_is_available():
+        raise DeviceError(
+            "device='gpu' was asked for, but MLX has no GPU here; use device='cpu', or run "
+            "python -m ort_mlx doctor to see what is missing"
+        )
+    return strings
 
 
 def _is_enabled(session_options: Any) -> bool:
@@ -125,20 +134,25 @@ class Everywhere:
     """`ort_mlx.everywhere`: every InferenceSession made while it is on gets the provider in front.
 
     For programs that make their own sessions. Works as a context manager and as a plain call with
-    `stop()`. Nested uses stack; the innermost one's options hold.
+    `stop()`. Nested uses stack, and the innermost one's options hold. A session that asks for the
+    provider with options of its own keeps those.
     """
+
+    _stack: ClassVar[list[Everywhere]] = []
 
     def __init__(self, **options: Any) -> None:
         self._options = options
-        settings.parse(options)
-        session_type = compat.onnxruntime().InferenceSession
-        self._type = session_type
-        self._original = session_type.__init__
+        self._strings = _checked(options)
+        register()
+        self._type = compat.onnxruntime().InferenceSession
+        self._original = self._type.__init__
         self._installed = self._wrap(self._original)
         self._active = True
-        session_type.__init__ = self._installed
+        self._type.__init__ = self._installed
+        self._stack.append(self)
 
     def _wrap(self, original: Any) -> Any:
+        @functools.wraps(original)
         def __init__(
             session: Any,
             path_or_bytes: Any,
@@ -147,22 +161,35 @@ class Everywhere:
             provider_options: Any = None,
             **kwargs: Any,
         ) -> None:
-            if not self._active:
-                original(session, path_or_bytes, sess_options, providers, provider_options, **kwargs)
-                return
-            sess_options = enable(sess_options, **self._options)
-            # Providers given here would replace ours, so they follow it in the options instead.
-            _append(sess_options, providers, provider_options)
-            original(session, path_or_bytes, sess_options, None, None, **kwargs)
+            if self._active:
+                pairs = _pairs(providers, provider_options)
+                if not _has_chosen(sess_options, pairs):
+                    sess_options, pairs = self._put_in_front(sess_options, pairs)
+                providers, provider_options = pairs or None, None
+            original(session, path_or_bytes, sess_options, providers, provider_options, **kwargs)
 
-        __init__.__doc__ = original.__doc__
         return __init__
+
+    def _put_in_front(self, session_options: Any, pairs: list[Any]) -> tuple[Any, list[Any]]:
+        register()
+        others = [pair for pair in pairs if pair[0] != EP_NAME]
+        by_name = EP_NAME in compat.onnxruntime().get_available_providers()
+        if by_name and (pairs or not _has_providers(session_options)):
+            return session_options, [(EP_NAME, self._strings), *others]
+        # Providers given by name replace those in the options, and ORT 1.24 knows us by device only.
+        session_options = enable(session_options, **self._options)
+        for name, options in others:
+            if name != "CPUExecutionProvider":  # it comes last by itself
+                session_options.add_provider(name, {k: str(v) for k, v in options.items()})
+        return session_options, []
 
     def stop(self) -> None:
         """Leave later sessions alone; those already made keep the provider."""
         self._active = False
-        if self._type.__init__ is self._installed:
-            self._type.__init__ = self._original
+        while self._stack and not self._stack[-1]._active:
+            last = self._stack.pop()
+            if last._type.__init__ is last._installed:
+                last._type.__init__ = last._original
 
     def __enter__(self) -> Everywhere:
         return self
@@ -171,14 +198,27 @@ class Everywhere:
         self.stop()
 
 
-def _append(session_options: Any, providers: Any, provider_options: Any) -> None:
-    for index, provider in enumerate(providers or ()):
-        name, options = provider if isinstance(provider, tuple) else (provider, {})
-        if provider_options:
-            options = {**options, **(provider_options[index] or {})}
-        if name in (EP_NAME, "CPUExecutionProvider"):
-            continue  # the CPU provider always comes last by itself
-        session_options.add_provider(name, {k: str(v) for k, v in options.items()})
+def _has_providers(session_options: Any) -> bool:
+    return session_options is not None and bool(session_options.has_providers())
+
+
+def _pairs(providers: Any, provider_options: Any) -> list[tuple[str, dict[str, Any]]]:
+    """The providers with their options, from either way to give them to InferenceSession."""
+    given = list(providers or ())
+    options = list(provider_options or [{}] * len(given))
+    if len(options) != len(given):
+        raise ValueError("providers and provider_options have different lengths")
+    return [
+        (p[0], p[1]) if isinstance(p, (tuple, list)) else (p, o or {})
+        for p, o in zip(given, options, strict=True)
+    ]
+
+
+def _has_chosen(session_options: Any, pairs: list[tuple[str, dict[str, Any]]]) -> bool:
+    """Whether the program itself asks for us, with options."""
+    if pairs:
+        return any(name == EP_NAME and options for name, options in pairs)
+    return session_options is not None and _is_enabled(session_options)
 
 
 def everywhere(**options: Any) -> Everywhere:

@@ -6,6 +6,7 @@ The native layer makes one EpSession per session and calls it from `GetCapabilit
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from typing import Any, Final
 
 import mlx.core as mx
@@ -17,6 +18,7 @@ from .node import Graph, Node
 from .partition import Partition, partition
 from .plan import Plan, PlanSettings
 from .records import graph_of
+from .registry import ML, MS
 from .reports import LeftNode, Report
 from .running import CancelFlag
 
@@ -52,6 +54,7 @@ class EpSession:
         self.report = Report(device=self.device, closures=self.closures)
         self._messages: list[tuple[int, str]] = []
         self._refusal: str | None = None
+        self._compiled_nodes = 0
         # An ORT policy picks any provider that offers a device. Without a GPU that is no gain, so
         # take nothing unless somebody asked for us.
         self._was_asked = gpu or settings.SELECTED_BY not in options or len(options) > 1
@@ -75,39 +78,55 @@ class EpSession:
         """The partitions of a graph; `nested` when it is the body of a node we do not claim."""
         graph = graph_of(record)
         if not self._was_asked:
-            self._note(WARNING, _NOT_ASKED)
-            return []
-        reasons = [reasons_against(node, self._rules) for node in graph.nodes]
-        claimed = [not r for r in reasons]
+            reasons: list[tuple[str, ...]] = [(_BY_POLICY,)] * len(graph.nodes)
+        else:
+            reasons = [reasons_against(node, self._rules) for node in graph.nodes]
         keep = self.options.keep_islands or self.options.strict
         partitions = [
             Partition(p.nodes, _drops_initializers([graph.nodes[i] for i in p.nodes], self.device))
-            for p in partition(graph, claimed, keep_islands=keep)
+            for p in partition(graph, [not r for r in reasons], keep_islands=keep)
         ]
-        self._account(graph, reasons, partitions, nested)
-        if self.options.strict and self.report.left and not nested:
+        if nested:
+            return partitions
+        self._account(graph, reasons, partitions)
+        if self.options.strict and self.report.left:
             self._refusal = self.report.refusal()
             # Only a failure in Compile reaches the user, so make sure that there is one.
-            return partitions or [Partition((0,))]
+            return partitions or [Partition((self._refused_node(graph),))]
+        self._refusal = None
         return partitions
 
     def _account(
-        self,
-        graph: Graph,
-        reasons: list[tuple[str, ...]],
-        partitions: list[Partition],
-        nested: bool,
+        self, graph: Graph, reasons: list[tuple[str, ...]], partitions: list[Partition]
     ) -> None:
+        """Rewrite the report. ORT may ask about a graph again, after it has inlined functions.
+
+        Bodies come before the graph around them, and what we took there has been compiled by now.
+        """
         taken = {i for p in partitions for i in p.nodes}
+        self.report.taken = self._compiled_nodes + len(taken)
+        self.report.partitions = len(self.report.plans) + len(partitions)
+        self.report.left = list(self._left(graph, reasons, taken))
+        declined = any(reasons)
+        text = self.report.line() if self._was_asked else f"ort_mlx: {_NOT_ASKED}"
+        self._note(WARNING if declined else INFO, text)
+
+    def _left(
+        self, graph: Graph, reasons: list[tuple[str, ...]], taken: set[int], nested: bool = False
+    ) -> Iterator[LeftNode]:
         for i, node in enumerate(graph.nodes):
-            if i not in taken:
-                why = reasons[i] or ("only shape arithmetic, cheaper on the CPU provider",)
-                self.report.left.append(LeftNode(node.name, node.op_type, node.domain, why, nested))
-        self.report.taken += len(taken)
-        self.report.partitions += len(partitions)
-        if not nested:
-            declined = any(reasons)
-            self._note(WARNING if declined else INFO, self.report.line())
+            if i in taken or node.domain == _native.EP_NAME:  # the latter is a partition in a body
+                continue
+            for body in node.bodies.values():
+                inner = [reasons_against(n, self._rules) for n in body.nodes]
+                yield from self._left(body, inner, set(), nested=True)
+            why = reasons[i] or ("only shape arithmetic, cheaper on the CPU provider",)
+            yield LeftNode(node.name, node.op_type, node.domain, why, nested)
+
+    def _refused_node(self, graph: Graph) -> int:
+        """A node to fail at. A model's own function is not one: ORT inlines it and asks again."""
+        known = (i for i, node in enumerate(graph.nodes) if node.domain in ("", MS, ML))
+        return next(known, 0)
 
     def compile(
         self,
@@ -119,13 +138,14 @@ class EpSession:
         """The plan of one partition, given as the graph that ORT fused."""
         if self._refusal is not None:
             raise NotImplementedError(self._refusal)
+        graph = graph_of(record)
         plan_settings = PlanSettings(
             compiles=bool(self.options.routes),
             fuses=self.device == "gpu",
             cancel_flag=self.cancel_flag,
         )
         plan = Plan(
-            graph_of(record),
+            graph,
             kernel_inputs,
             kernel_outputs,
             host_stream,
@@ -133,6 +153,7 @@ class EpSession:
             plan_settings,
         )
         self.report.plans.append(plan)
+        self._compiled_nodes += len(graph.nodes)
         return plan
 
     def set_dynamic_option(self, key: str, value: str) -> None:
@@ -149,9 +170,10 @@ class EpSession:
         self._messages.append((severity, text))
 
 
+_BY_POLICY: Final = "chosen by a policy, on a machine without a GPU"
 _NOT_ASKED: Final = (
-    "ort_mlx: no GPU here and no option says to run on the CPU, so every node is left to the other "
-    "providers; ask with ort_mlx.enable(session_options) or the provider option device='cpu'"
+    "no GPU here and no option says to run on the CPU, so every node is left to the other providers; "
+    "ask with ort_mlx.enable(session_options) or the provider option device='cpu'"
 )
 
 

@@ -70,10 +70,13 @@ def multi_head_attention(
     if past_key is not None and past_value is not None:
         past = past_key.shape[2]
         k, v = (mx.concatenate(pair, axis=2) for pair in ([past_key, k], [past_value, v]))
+    wants_scores = len(node.outputs) > 3 and node.outputs[3] is not None
     causal = past if unidirectional else None
-    mask = attention_mask(q, k, key_padding_mask, attention_bias, mask_filter_value, causal)
+    mask = attention_mask(
+        q, k, key_padding_mask, attention_bias, mask_filter_value, causal, wants_scores
+    )
     scale = default_scale(scale, q.shape[-1])
-    if len(node.outputs) < 4 or node.outputs[3] is None:
+    if not wants_scores:
         return merge_heads(attend(q, k, v, scale=scale, mask=mask)), k, v, None
     logits = masked(score(q, k, scale), mask)
     y = weigh(softmax(logits), v).astype(q.dtype)
@@ -111,21 +114,35 @@ def attention_mask(
     bias: mx.array | None,
     filter_value: float | None,
     past: int | None,
+    added: bool = False,
 ) -> mx.array | str | None:
-    """The mask of padding and an additive bias, causal when `past` keys precede the queries."""
+    """The mask of padding and an additive bias, causal when `past` keys precede the queries.
+
+    Padding is hidden by adding the filter value, which `added` asks to do to the letter.
+    """
     queries, keys = q.shape[2], k.shape[2]
     if padding is None and bias is None and past in (None, keys - queries):
         return None if past is None else "causal"
-    if padding is not None:
-        fill = max(-10000.0 if filter_value is None else filter_value, mx.finfo(q.dtype).min)
-        padded = mx.where(_kept(padding, q.shape[0], queries, keys), 0.0, fill)
-        bias = padded if bias is None else bias.astype(padded.dtype) + padded
-    if past is None:
-        return bias
+    seen = None if past is None else _order(queries, keys, past)
+    if padding is None:
+        return combine(seen, bias)
+    kept = _kept(padding, q.shape[0], queries, keys)
+    fill = -10000.0 if filter_value is None else filter_value
+    if fill == -10000.0 and bias is None and not added:
+        # As good as hidden, except from a query that sees nothing else; halves would round it.
+        both = kept if seen is None else seen & kept
+        alone = mx.logical_not(both.any(axis=-1, keepdims=True))
+        return both | (alone if seen is None else seen & alone)
+    padded = mx.where(kept, 0.0, max(fill, mx.finfo(q.dtype).min))
+    return combine(seen, padded if bias is None else bias.astype(padded.dtype) + padded)
+
+
+def _order(queries: int, keys: int, past: int) -> mx.array:
+    """Causal order, [queries, keys]; where the lengths differ ORT lets the last query see all."""
     query_at = mx.arange(past, past + queries)
-    if past + queries != keys:  # ORT lets the last query see every key
+    if past + queries != keys:
         query_at = mx.array([*range(past, past + queries - 1), keys - 1])
-    return combine(visible(query_at, mx.arange(keys)), bias)
+    return visible(query_at, mx.arange(keys))
 
 
 def _kept(mask: mx.array, batch: int, queries: int, keys: int) -> mx.array:

@@ -136,8 +136,6 @@ def _state_dtype(node: Node, past: mx.array | None, like: mx.array) -> mx.Dtype:
 def _causal_conv_claim(node: Node) -> Iterator[str]:
     if node.attr("activation", "none") not in ("none", "silu", "swish"):
         yield f"activation {node.attr('activation')}"
-    if node.attr("ndim", 1) != 1:
-        yield "more than one spatial dimension"
     if len(node.outputs) > 2 and node.outputs[2] is not None:
         yield "the state updates as an output"
 

@@ -1,0 +1,274 @@
+#include "conv.h"
+
+#include <mlx/scheduler.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "blas.h"
+#include "parallel.h"
+
+namespace ort_mlx::cpu {
+
+namespace {
+
+constexpr int64_t kPatchFloats = 1 << 18;  // 1 MiB of patches at a time stays in the cache
+
+struct Geometry {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width, outputs;
+  int64_t kernel_height, kernel_width, groups;
+  Window window;
+
+  int64_t pixels() const { return height * width; }
+  int64_t out_pixels() const { return out_height * out_width; }
+  int64_t group_channels() const { return channels / groups; }
+  int64_t group_outputs() const { return outputs / groups; }
+  int64_t patch() const { return kernel_height * kernel_width * group_channels(); }
+  bool is_pointwise() const {
+    return kernel_height == 1 && kernel_width == 1 && window.stride == std::array{1, 1} &&
+           window.pad_before == std::array{0, 0} && out_height == height && out_width == width;
+  }
+};
+
+// The output positions [first, last) whose input position offset + stride * o is inside [0, size).
+std::pair<int64_t, int64_t> inside(int64_t offset, int64_t stride, int64_t size, int64_t count) {
+  const int64_t first = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
+  const int64_t last = size - offset <= 0 ? 0 : (size - offset - 1) / stride + 1;
+  return {std::min(first, count), std::clamp(last, std::min(first, count), count)};
+}
+
+int64_t input_offset(const Geometry& g, int axis, int64_t kernel_index) {
+  return kernel_index * g.window.dilation[axis] - g.window.pad_before[axis];
+}
+
+// Row `r` of one channel's plane, shifted for kernel column kw, to `to`; zeros outside.
+void copy_shifted(const Geometry& g, const float* plane, int64_t row, int64_t kw, float* to) {
+  if (row < 0 || row >= g.height) {
+    std::memset(to, 0, static_cast<size_t>(g.out_width) * sizeof(float));
+    return;
+  }
+  const int64_t offset = input_offset(g, 1, kw), stride = g.window.stride[1];
+  const auto [first, last] = inside(offset, stride, g.width, g.out_width);
+  const float* from = plane + row * g.width + offset;
+  std::fill(to, to + first, 0.0f);
+  if (stride == 1) {
+    std::memcpy(to + first, from + first, static_cast<size_t>(last - first) * sizeof(float));
+  } else {
+    for (int64_t o = first; o < last; ++o) to[o] = from[o * stride];
+  }
+  std::fill(to + last, to + g.out_width, 0.0f);
+}
+
+// Planar: patches[kernel position, channel][output pixel] for output rows [first, last).
+void gather_planar(const Geometry& g, const float* x, int64_t first, int64_t last, float* patches) {
+  for (int64_t kh = 0; kh < g.kernel_height; ++kh) {
+    for (int64_t kw = 0; kw < g.kernel_width; ++kw) {
+      for (int64_t c = 0; c < g.group_channels(); ++c) {
+        for (int64_t o = first; o < last; ++o, patches += g.out_width) {
+          const int64_t row = o * g.window.stride[0] + input_offset(g, 0, kh);
+          copy_shifted(g, x + c * g.pixels(), row, kw, patches);
+        }
+      }
+    }
+  }
+}
+
+// Interleaved: patches[output pixel][kernel position, channel] for output rows [first, last).
+void gather_interleaved(const Geometry& g, const float* x, int64_t first, int64_t last,
+                        float* patches) {
+  const int64_t channels = g.group_channels();
+  for (int64_t oh = first; oh < last; ++oh) {
+    for (int64_t ow = 0; ow < g.out_width; ++ow) {
+      for (int64_t kh = 0; kh < g.kernel_height; ++kh) {
+        const int64_t row = oh * g.window.stride[0] + input_offset(g, 0, kh);
+        for (int64_t kw = 0; kw < g.kernel_width; ++kw, patches += channels) {
+          const int64_t column = ow * g.window.stride[1] + input_offset(g, 1, kw);
+          if (row < 0 || row >= g.height || column < 0 || column >= g.width) {
+            std::memset(patches, 0, static_cast<size_t>(channels) * sizeof(float));
+          } else {
+            std::memcpy(patches, x + (row * g.width + column) * g.channels,
+                        static_cast<size_t>(channels) * sizeof(float));
+          }
+        }
+      }
+    }
+  }
+}
+
+// Whole output rows whose patches fit the budget.
+int64_t rows_at_a_time(const Geometry& g, int threads) {
+  const int64_t fit = kPatchFloats / std::max<int64_t>(1, g.patch() * g.out_width);
+  const int64_t share = (g.out_height + threads - 1) / threads;
+  return std::clamp<int64_t>(fit, 1, std::max<int64_t>(1, share));
+}
+
+void planar_group(const Geometry& g, int threads, const float* x, const float* w, float* out) {
+  const Matrix weights{w, g.patch(), false};
+  if (g.is_pointwise()) {
+    parallel_sgemm(threads, g.group_outputs(), g.out_pixels(), g.patch(), 1, weights,
+                   {x, g.pixels(), false}, 0, out, g.out_pixels());
+    return;
+  }
+  const int64_t rows = rows_at_a_time(g, threads);
+  parallel_ranges(threads, (g.out_height + rows - 1) / rows, 1, [&](int64_t from, int64_t to) {
+    std::vector<float> patches(static_cast<size_t>(g.patch() * rows * g.out_width));
+    for (int64_t chunk = from; chunk < to; ++chunk) {
+      const int64_t first = chunk * rows, last = std::min(first + rows, g.out_height);
+      const int64_t pixels = (last - first) * g.out_width;
+      gather_planar(g, x, first, last, patches.data());
+      sgemm(g.group_outputs(), pixels, g.patch(), 1, weights, {patches.data(), pixels, false}, 0,
+            out + first * g.out_width, g.out_pixels());
+    }
+  });
+}
+
+void interleaved_group(const Geometry& g, int threads, const float* x, const float* w, float* out) {
+  const Matrix weights{w, g.patch(), true};
+  if (g.is_pointwise()) {
+    parallel_sgemm(threads, g.out_pixels(), g.group_outputs(), g.patch(), 1, {x, g.channels, false},
+                   weights, 0, out, g.outputs);
+    return;
+  }
+  const int64_t rows = rows_at_a_time(g, threads);
+  parallel_ranges(threads, (g.out_height + rows - 1) / rows, 1, [&](int64_t from, int64_t to) {
+    std::vector<float> patches(static_cast<size_t>(g.patch() * rows * g.out_width));
+    for (int64_t chunk = from; chunk < to; ++chunk) {
+      const int64_t first = chunk * rows, last = std::min(first + rows, g.out_height);
+      const int64_t pixels = (last - first) * g.out_width;
+      gather_interleaved(g, x, first, last, patches.data());
+      sgemm(pixels, g.group_outputs(), g.patch(), 1, {patches.data(), g.patch(), false}, weights, 0,
+            out + first * g.out_width * g.outputs, g.outputs);
+    }
+  });
+}
+
+// One channel to one output, planar: a sum of shifted rows, without gathering anything.
+void depthwise_plane(const Geometry& g, const float* x, const float* w, float* out) {
+  std::fill(out, out + g.out_pixels(), 0.0f);
+  const int64_t stride = g.window.stride[1];
+  for (int64_t oh = 0; oh < g.out_height; ++oh) {
+    float* to = out + oh * g.out_width;
+    for (int64_t kh = 0; kh < g.kernel_height; ++kh) {
+      const int64_t row = oh * g.window.stride[0] + input_offset(g, 0, kh);
+      if (row < 0 || row >= g.height) continue;
+      for (int64_t kw = 0; kw < g.kernel_width; ++kw) {
+        const int64_t offset = input_offset(g, 1, kw);
+        const auto [first, last] = inside(offset, stride, g.width, g.out_width);
+        const float weight = w[kh * g.kernel_width + kw];
+        const float* from = x + row * g.width + offset;
+        if (stride == 1) {
+          for (int64_t o = first; o < last; ++o) to[o] += weight * from[o];
+        } else {
+          for (int64_t o = first; o < last; ++o) to[o] += weight * from[o * stride];
+        }
+      }
+    }
+  }
+}
+
+void convolve(const Geometry& g, int threads, bool is_planar, const float* x, const float* w,
+              float* out) {
+  if (is_planar && g.group_channels() == 1 && g.group_outputs() == 1) {
+    const int64_t taps = g.kernel_height * g.kernel_width;
+    parallel_ranges(threads, g.batch * g.channels, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        depthwise_plane(g, x + i * g.pixels(), w + i % g.channels * taps, out + i * g.out_pixels());
+      }
+    });
+    return;
+  }
+  for (int64_t n = 0; n < g.batch; ++n) {
+    const float* image = x + n * g.channels * g.pixels();
+    float* result = out + n * g.outputs * g.out_pixels();
+    for (int64_t group = 0; group < g.groups; ++group) {
+      const float* weights = w + group * g.group_outputs() * g.patch();
+      if (is_planar) {
+        planar_group(g, threads, image + group * g.group_channels() * g.pixels(), weights,
+                     result + group * g.group_outputs() * g.out_pixels());
+      } else {
+        interleaved_group(g, threads, image + group * g.group_channels(), weights,
+                          result + group * g.group_outputs());
+      }
+    }
+  }
+}
+
+bool lies_planar(const mx::array& x, const Geometry& g) {
+  const auto& s = x.strides();
+  const size_t last = x.ndim() - 1;
+  const bool rows = x.ndim() == 3 || g.height == 1 || s[1] == g.width;
+  return (g.channels == 1 || s[last] == g.pixels()) && (g.width == 1 || s[last - 1] == 1) && rows &&
+         (g.batch == 1 || s[0] == g.channels * g.pixels());
+}
+
+// Any other layout, gathered into the planar one.
+std::vector<float> to_planar(const mx::array& x, const Geometry& g) {
+  std::vector<float> planar(x.size());
+  const auto& s = x.strides();
+  const size_t last = x.ndim() - 1;
+  const int64_t row_stride = x.ndim() == 3 ? 0 : s[1];
+  const float* data = x.data<float>();
+  float* to = planar.data();
+  for (int64_t n = 0; n < g.batch; ++n) {
+    for (int64_t c = 0; c < g.channels; ++c) {
+      for (int64_t h = 0; h < g.height; ++h) {
+        const float* row = data + n * s[0] + h * row_stride + c * s[last];
+        for (int64_t w = 0; w < g.width; ++w) *to++ = row[w * s[last - 1]];
+      }
+    }
+  }
+  return planar;
+}
+
+Geometry geometry_of(const mx::array& x, const mx::array& w, const mx::array& out, Window window,
+                     int groups) {
+  const bool flat = x.ndim() == 3;
+  auto height = [&](const mx::array& a) { return flat ? int64_t{1} : a.shape(1); };
+  return {.batch = x.shape(0),
+          .height = height(x),
+          .width = x.shape(-2),
+          .channels = x.shape(-1),
+          .out_height = height(out),
+          .out_width = out.shape(-2),
+          .outputs = out.shape(-1),
+          .kernel_height = height(w),
+          .kernel_width = w.shape(-2),
+          .groups = groups,
+          .window = window};
+}
+
+}  // namespace
+
+bool BlasConvolution::is_equivalent(const mx::Primitive& other) const {
+  const auto& o = static_cast<const BlasConvolution&>(other);
+  return window_ == o.window_ && groups_ == o.groups_;
+}
+
+void BlasConvolution::eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) {
+  const mx::array &x = inputs[0], &w = inputs[1];
+  const Geometry g = geometry_of(x, w, out, window_, groups_);
+  const bool is_interleaved = x.flags().row_contiguous && !lies_planar(x, g);
+  auto data = mx::allocator::malloc(out.nbytes());
+  if (is_interleaved || out.size() == 0) {
+    out.set_data(std::move(data));
+  } else {
+    mx::Strides strides{g.outputs * g.out_pixels(), g.out_width, 1, g.out_pixels()};
+    if (out.ndim() == 3) strides = {g.outputs * g.out_pixels(), 1, g.out_pixels()};
+    mx::array::Flags flags{true, false, false};
+    out.set_data(std::move(data), out.size(), strides, flags);
+  }
+  if (out.size() == 0) return;
+  // `x` is kept by value: a copy into the planar order is made on the stream's thread.
+  auto task = [g, x, threads = threads(), is_interleaved, is_planar = lies_planar(x, g),
+               weights = w.data<float>(), to = out.data<float>()] {
+    if (is_interleaved || is_planar) {
+      convolve(g, threads, is_planar, x.data<float>(), weights, to);
+    } else {
+      convolve(g, threads, true, to_planar(x, g).data(), weights, to);
+    }
+  };
+  mx::scheduler::enqueue(stream(), std::move(task));
+}
+
+}  // namespace ort_mlx::cpu

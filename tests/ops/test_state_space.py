@@ -1,0 +1,163 @@
+"""Linear attention, causal convolution with a state, gated norms."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from support.case import MS, Array, Case, Dim, Input, M, N, case, const, loose, omitted, rand
+from support.ep import Ep
+
+NONE = omitted()
+T = Dim("T", (5, 70))  # within one chunk, and more than one
+STEPS = loose(2e-2, 2e-2, "a state is carried through many tokens")
+
+
+def heads(count: int, size: int, length: int | Dim = T, **bounds: float) -> Input:
+    return rand(2, length, count * size, **bounds)
+
+
+def linear(
+    rule: str,
+    *,
+    queries: int = 2,
+    keys: int = 2,
+    length: int | Dim = T,
+    past: bool = True,
+    by_channel: bool = False,
+    strengths: int = 0,
+    domain: str = MS,
+    id: str = "",
+    **options: Any,
+) -> Case:
+    decay = heads(keys, 8 if by_channel else 1, length, low=-1, high=0) if "gated" in rule else NONE
+    beta = heads(strengths or keys, 1, length, low=0, high=1) if "delta" in rule else NONE
+    return case(
+        "LinearAttention",
+        heads(queries, 8, length),
+        heads(keys, 8, length, low=-0.3, high=0.3),
+        heads(keys, 6, length),
+        rand(2, keys, 8, 6) if past else NONE,
+        decay,
+        beta,
+        domain=domain,
+        outputs=2,
+        id="-".join(filter(None, (rule, id, "ms" if domain else ""))),
+        tolerance=STEPS,
+        update_rule=rule,
+        q_num_heads=queries,
+        kv_num_heads=keys,
+        **options,
+    )
+
+
+def conv(*inputs: Input, id: str, domain: str = MS, **options: Any) -> Case:
+    return case(
+        "CausalConvWithState",
+        *inputs,
+        domain=domain,
+        outputs=2,
+        id=id,
+        tolerance=loose(1e-2, 5e-3, "halves are summed in another order"),
+        **options,
+    )
+
+
+X, TAPS, BIAS = rand(2, 8, M), const(rand(8, 1, 4)), const(rand(8))
+
+
+def _last_states(outputs: list[Array]) -> list[Array]:
+    return [outputs[0], outputs[1][-1:]]
+
+
+CASES = [
+    *(
+        linear(rule, domain=domain)
+        for rule, domain in product(("linear", "gated", "delta", "gated_delta"), ("", MS))
+    ),
+    linear("gated_delta", id="no-past", past=False),
+    linear("gated_delta", id="one", length=1),
+    linear("gated_delta", id="grouped", queries=4),
+    linear("gated_delta", id="more-keys", keys=4),
+    linear("gated_delta", id="one-strength", strengths=1, scale=0.5),
+    linear("gated", id="by-channel", by_channel=True),
+    linear("gated_delta", id="by-channel", by_channel=True, queries=4),
+    *(
+        conv(
+            X,
+            TAPS,
+            BIAS,
+            rand(2, 8, 3),
+            id=f"{activation}{'-ms' if domain else ''}",
+            domain=domain,
+            activation=activation,
+        )
+        for activation, domain in product(("none", "silu", "swish"), ("", MS))
+    ),
+    conv(X, TAPS, id="no-past"),
+    conv(rand(2, 8, 1), TAPS, BIAS, rand(2, 8, 3), id="short"),
+    conv(X, TAPS, BIAS, rand(2, 8, 6), id="dilated", dilation=2),
+    conv(rand(2, M, 2, 4), TAPS, BIAS, rand(2, 3, 2, 4), id="channels-last", channels_last=1),
+    case(
+        "LinearAttentionGate",
+        rand(2, M, 4),
+        rand(4, dtype="float32"),
+        rand(4, dtype="float32"),
+        rand(2, M, 4),
+        domain=MS,
+        outputs=2,
+    ),
+    case(
+        "LinearAttentionGate",
+        rand(2, M, 4),
+        rand(4, dtype="float32"),
+        rand(4, dtype="float32"),
+        domain=MS,
+        id="decay",
+    ),
+    *(
+        case(
+            "GatedRMSNorm",
+            rand(N, M, 32),
+            const(rand(8)),
+            rand(N, M, 32),
+            domain=MS,
+            activation=name,
+        )
+        for name in ("silu", "swish", "sigmoid")
+    ),
+    case("GatedAdd", rand(N, M, 8), rand(N, M, 8), rand(N, M, 1), domain=MS),
+]
+
+
+REFUSED = [
+    (linear("other"), "update rule other"),
+    (
+        conv(rand(2, 8, 3, 5), const(rand(8, 1, 2, 4)), BIAS, id="2d", ndim=2),
+        "`ndim`=2 is not translated",
+    ),
+    (conv(X, TAPS, id="tanh", activation="tanh"), "activation tanh"),
+    (
+        case("GatedAdd", rand(N, 8), rand(N, 8), rand(N, 4), rand(4, 1), domain=MS, id="projected"),
+        "a projected gate in another type than bfloat16",
+    ),
+]
+
+
+@pytest.mark.parametrize("c", CASES, ids=str)
+def test_case(c: Case, ep: Ep) -> None:
+    ep.check(c)
+
+
+@pytest.mark.parametrize(("c", "sentence"), REFUSED, ids=str)
+def test_refused(c: Case, sentence: str, ep: Ep) -> None:
+    ep.refuse(c, sentence)
+
+
+def test_groups_must_fit(ep: Ep) -> None:
+    ep.fails(
+        case("GatedRMSNorm", rand(2, 30), rand(8), rand(2, 30), domain=MS, id="odd"),
+        "last dimension is not a multiple",
+    )
