@@ -130,6 +130,7 @@ OrtNodeComputeInfo* Ep::compile_one(const OrtGraph* graph, const OrtNode* fused_
         .host_inputs = nb::cast<std::vector<size_t>>(plan.attr("host_inputs")),
         .array_inputs = nb::cast<std::vector<size_t>>(plan.attr("array_inputs")),
         .is_traceable = nb::cast<bool>(plan.attr("is_traceable")),
+        .threads = nb::cast<int>(plan.attr("threads")),
     };
     return new Kernel(ort_, lease_, closures_, plan, std::move(facts));
   });

@@ -163,7 +163,7 @@ std::shared_ptr<const Closure> Kernel::trace() {
   });
   if (!is_traced) return nullptr;
   for (auto& output : outputs) output = mx::contiguous(output);
-  auto closure = Closure::capture(placeholders, outputs);
+  auto closure = Closure::capture(placeholders, outputs, facts_.threads);
   closures_->insert(key_, closure);
   return closure;
 }

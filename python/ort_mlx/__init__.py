@@ -28,6 +28,7 @@ from .errors import (  # noqa: E402
     TranslationError,
 )
 from .registration import (  # noqa: E402
+    cancel,
     devices,
     enable,
     everywhere,
@@ -38,6 +39,7 @@ from .registration import (  # noqa: E402
     register,
     report,
     unregister,
+    warmup,
 )
 from .reports import Report  # noqa: E402
 
@@ -54,6 +56,7 @@ __all__ = [
     "OrtMlxError",
     "Report",
     "TranslationError",
+    "cancel",
     "devices",
     "enable",
     "everywhere",
@@ -64,4 +67,5 @@ __all__ = [
     "register",
     "report",
     "unregister",
+    "warmup",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 
@@ -162,14 +163,16 @@ class BlockBuilder:
         node, opdef = bind(node)
         if opdef is None:
             raise TranslationError(f"[{node}] is not translated")
-        arguments = tuple(self._arguments(node, opdef))
+        arguments = list(self._arguments(node, opdef))
+        for positions, fn in opdef.joint_prepares:
+            self._prepare_jointly(node, positions, fn, arguments)
         bodies = {name: BlockBuilder(body, self).build() for name, body in node.bodies.items()}
         outputs = tuple(ABSENT if v is None else self._new(v) for v in node.outputs)
         self.block.steps.append(
             Step(
                 label=str(node),
                 fn=opdef.fn,
-                arguments=arguments,
+                arguments=tuple(arguments),
                 outputs=outputs,
                 keywords=_keywords(node, opdef),
                 bodies=bodies,
@@ -206,6 +209,24 @@ class BlockBuilder:
             self.block.steps.append(Step(label, fn, (Argument(slot),), (made,)))
             self._prepared[slot, fn] = made
         return self._prepared[slot, fn]
+
+
+    def _prepare_jointly(
+        self,
+        node: Node,
+        positions: tuple[int, ...],
+        fn: Callable[..., Any],
+        arguments: list[Argument],
+    ) -> None:
+        """Replace the arguments at `positions` by one prepared value, in the first one's place."""
+        given = [arguments[p] for p in positions if p < len(arguments)]
+        given += [Argument(ABSENT)] * (len(positions) - len(given))
+        made = self._new()
+        label = f"{node}, preparing {', '.join(node.param_names[p] for p in positions)}"
+        self.block.steps.append(Step(label, partial(fn, node), tuple(given), (made,)))
+        for p in positions:
+            if p < len(arguments):
+                arguments[p] = Argument(made if p == positions[0] else ABSENT)
 
 
 def _keywords(node: Node, opdef: OpDef) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from . import _native
 from .blocks import ABSENT, Block, Step
 from .execute import Frame, Runner
 from .hosts import Tensor, to_device
-from .running import check_cancelled, tracing
+from .running import check_cancelled
 from .safety import EAGER
+from .tracing import tracing
 
 # A stretch shorter than this costs more to look up than to translate again.
 _MIN_STEPS: Final = 2
@@ -56,8 +57,11 @@ Piece: TypeAlias = "Stretch | Step"
 class CompiledRunner(Runner):
     """Replays closures for stretches, and runs every other step eagerly."""
 
-    def __init__(self, host_stream: mx.Stream, closures: _native.ClosureCache) -> None:
+    def __init__(
+        self, host_stream: mx.Stream, closures: _native.ClosureCache, threads: int
+    ) -> None:
         super().__init__(host_stream)
+        self._threads = threads
         self._closures = closures
         self._eager = Runner(host_stream)
         self._pieces: dict[int, tuple[Block, list[Piece]]] = {}
@@ -96,7 +100,8 @@ class CompiledRunner(Runner):
         with tracing():
             for step in stretch.steps:
                 self._eager.run_step(step, traced)
-        return _native.capture(placeholders, [to_device(traced[s]) for s in stretch.outputs])
+        outputs = [to_device(traced[s]) for s in stretch.outputs]
+        return _native.capture(placeholders, outputs, self._threads)
 
 
 def split(block: Block) -> list[Piece]:

@@ -16,7 +16,7 @@ import numpy as np
 from .blocks import ABSENT, Argument, Block, Step
 from .errors import InputError, OrtMlxError, TranslationError
 from .hosts import Tensor, may_stay_on_host, to_device, to_host
-from .running import NotTraceable, check_cancelled, is_tracing
+from .running import check_cancelled
 
 Frame: TypeAlias = "list[Any]"  # slot to Tensor, or None
 
@@ -102,8 +102,6 @@ def _value(argument: Argument, frame: Frame) -> Any:
     value = frame[argument.slot]
     if argument.host is None:
         return to_device(value)
-    if is_tracing() and isinstance(value, mx.array):
-        raise NotTraceable("a value is needed on the host that the device computes")
     return argument.host.convert(to_host(value))
 
 

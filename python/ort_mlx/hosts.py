@@ -6,7 +6,7 @@ an array. `host_array` is how an op returns a value that is known without the de
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -14,8 +14,14 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from .tracing import NotTraceable, is_tracing
+
 HostValue: TypeAlias = NDArray[Any]
 Tensor: TypeAlias = mx.array | HostValue
+
+
+class BFloat16Copy(np.ndarray):
+    """Bfloat16 values on the host, in float32 since numpy lacks the type; they keep it on the device."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +66,18 @@ def to_host(value: Tensor) -> HostValue:
     """The value as numpy; waits for the device when it is an array.
 
     Raises:
-        RuntimeError: the value is a placeholder of a trace, or depends on one.
+        NotTraceable: in a trace, when the value depends on a placeholder.
     """
     if isinstance(value, np.ndarray):
         return value
     if value.dtype not in _HOST_DTYPES:
         value = value.astype(mx.float32)
-    return np.array(value)
+    try:
+        return np.array(value)
+    except RuntimeError as error:
+        if not is_tracing():
+            raise
+        raise NotTraceable("a value is needed on the host that the device computes") from error
 
 
 def may_stay_on_host(value: mx.array) -> bool:
@@ -83,6 +94,15 @@ def to_device(value: Tensor) -> mx.array:
 
 def array_of(value: HostValue) -> mx.array:
     """An MLX array with the dtype of `value`; float64 is kept, which mx.array alone would not do."""
+    if isinstance(value, BFloat16Copy):
+        return mx.array(np.asarray(value)).astype(mx.bfloat16)
     if value.dtype == np.float64:
         return mx.array(value, dtype=mx.float64)
     return mx.array(value)
+
+
+def zeros(ort_type: str, shape: Sequence[int]) -> HostValue:
+    """Zeros of a type as ONNX Runtime's Python API spells it, such as ``tensor(float)``."""
+    name = ort_type.removeprefix("tensor(").removesuffix(")")
+    spelled = {"float": "float32", "double": "float64"}.get(name, name)
+    return np.zeros(tuple(shape), spelled)

@@ -18,7 +18,8 @@ from .hosts import to_device
 from .node import Constant, Graph
 from .placement import may_be_host_input, place, untraceable
 from .records import host_value
-from .running import CancelFlag, NotTraceable, stoppable, tracing
+from .running import CancelFlag, stoppable
+from .tracing import NotTraceable, tracing
 
 _KEPT: Final = 8  # the last reasons of each kind that a report shows
 
@@ -29,6 +30,7 @@ class PlanSettings:
 
     compiles: bool = True  # whether closures are used at all
     fuses: bool = False  # whether MLX's compiler fuses them, which pays on a GPU
+    threads: int = 0  # of the CPU backend; 0 for all
     cancel_flag: CancelFlag = field(default_factory=CancelFlag)
 
 
@@ -55,7 +57,8 @@ class Plan:
     ) -> None:
         self._settings = settings
         self._eager = Runner(host_stream)
-        self._stretches = CompiledRunner(host_stream, closures)
+        self._stretches = CompiledRunner(host_stream, closures, settings.threads)
+        self.threads = settings.threads
         builder = BlockBuilder(graph, kernel_inputs=kernel_inputs)
         self.block = builder.build()
         by_name = {v.name: slot for slot, v in self.block.values.items()}
@@ -133,7 +136,7 @@ class Plan:
                 continue
             self._eager.run_step(step, template)
             folded.update(slot for slot in step.outputs if slot != ABSENT)
-        mx.eval([v for v in template if isinstance(v, mx.array)])
+        mx.eval([v for v in template if isinstance(v, (mx.array, tuple))])
         needed = {slot for step in remaining for slot in step.reads()} | set(block.outputs)
         for slot in range(block.size):
             if slot not in needed:

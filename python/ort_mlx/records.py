@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _native
 from .dtypes import ONNX_NAMES
-from .hosts import HostValue
+from .hosts import BFloat16Copy, HostValue
 from .node import Constant, Graph, Node, Value
 
 
@@ -54,7 +54,7 @@ def host_value(dtype: int, shape: tuple[int, ...], raw: bytes) -> HostValue:
     name = ONNX_NAMES[dtype]
     if name == "bfloat16":
         bits = np.frombuffer(raw, np.uint16).astype(np.uint32) << 16
-        return bits.view(np.float32).reshape(shape)
+        return bits.view(np.float32).reshape(shape).view(BFloat16Copy)
     return np.frombuffer(raw, np.dtype(name)).reshape(shape)
 
 
@@ -80,7 +80,10 @@ def _constant(initializer: _native.Initializer | None) -> Constant | None:
 
 def _attribute(value: Any) -> Any:
     if isinstance(value, tuple) and len(value) == 3 and isinstance(value[2], bytes):
-        return host_value(*value)
+        made = host_value(*value)
+        # numpy has no bfloat16; MLX has, and ops only pass the tensor on.
+        is_bfloat16 = ONNX_NAMES[value[0]] == "bfloat16"
+        return mx.array(made).astype(mx.bfloat16) if is_bfloat16 else made
     return value
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import threading
 import uuid
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from . import compat, settings
 from ._native import EP_NAME, gpu_is_available
 from ._native import __file__ as _native_file
 from .errors import DeviceError, OrtMlxError
+from .hosts import zeros
 from .reports import Report
-from .session import TOKEN_OPTION, of_token
+from .session import TOKEN_OPTION, EpSession, of_token
 
 _PREFIX = f"ep.{EP_NAME.lower()}."
 _lock = threading.RLock()
@@ -82,13 +84,16 @@ def enable(session_options: Any = None, **options: Any) -> Any:
     ort = compat.onnxruntime()
     strings = _checked(options)
     session_options = ort.SessionOptions() if session_options is None else session_options
+    if "threads" not in strings and session_options.intra_op_num_threads > 0:
+        strings["threads"] = str(session_options.intra_op_num_threads)
     register()
     found = devices()
     if not found:
         raise DeviceError("ONNX Runtime lists no device for MLX; run: python -m ort_mlx doctor")
     if _is_enabled(session_options):
-        for name, value in strings.items():
-            session_options.add_session_config_entry(_PREFIX + name, value)
+        for name, value in settings.as_strings(options).items():
+            if _entry(session_options, name) != value:  # ORT warns when an entry is written again
+                session_options.add_session_config_entry(_PREFIX + name, value)
     else:
         session_options.add_provider_for_devices(found[:1], strings)
     return session_options
@@ -105,19 +110,18 @@ def _checked(options: dict[str, Any]) -> dict[str, str]:
 
 
 def _is_enabled(session_options: Any) -> bool:
+    return _has_providers(session_options) and _entry(session_options, "device") is not None
+
+
+def _entry(session_options: Any, name: str) -> str | None:
     try:
-        session_options.get_session_config_entry(_PREFIX + "device")
+        return str(session_options.get_session_config_entry(_PREFIX + name))
     except Exception:  # ORT raises RuntimeError or its own Fail for a missing entry, by version
-        return False
-    return True
+        return None
 
 
-def report(session: Any) -> Report:
-    """The placement of an `onnxruntime.InferenceSession`, as data and (with `str`) as text.
-
-    Raises:
-        OrtMlxError: the session does not use the provider; the text says which it uses.
-    """
+def _ep_session(session: Any) -> EpSession:
+    """Our side of an InferenceSession, found by sending it a token through ORT."""
     token = uuid.uuid4().hex
     session.set_ep_dynamic_options({TOKEN_OPTION: token})
     found = of_token(token)
@@ -127,7 +131,49 @@ def report(session: Any) -> Report:
             "`providers=` given to InferenceSession replaces what ort_mlx.enable put into its "
             "session options: pass one or the other"
         )
-    return found.report
+    return found
+
+
+def report(session: Any) -> Report:
+    """The placement of an `onnxruntime.InferenceSession`, as data and (with `str`) as text.
+
+    Raises:
+        OrtMlxError: the session does not use the provider; the text says which it uses.
+    """
+    return _ep_session(session).report
+
+
+def cancel(session: Any) -> None:
+    """Stop the Runs of a session that are in progress, from another thread.
+
+    A Run that goes step by step (a long Loop, say) ends with an error within one iteration. One that
+    is a single closure finishes. Later Runs are not affected.
+
+    Raises:
+        OrtMlxError: the session does not use the provider.
+    """
+    _ep_session(session).cancel_flag.request()
+
+
+def warmup(session: Any, inputs: Mapping[str, Any]) -> None:
+    """Run a session once ahead of the first request, so that its closures are traced.
+
+    Args:
+        session: an `onnxruntime.InferenceSession`.
+        inputs: for each input its shape, filled with zeros of the input's type, or an array where
+            its values steer the graph.
+
+    Raises:
+        OrtMlxError: the session does not use the provider, or has no such input.
+    """
+    _ep_session(session)
+    declared = {i.name: i.type for i in session.get_inputs()}
+    feeds = {}
+    for name, given in inputs.items():
+        if name not in declared:
+            raise OrtMlxError(f"no input '{name}'; the inputs are {', '.join(declared)}")
+        feeds[name] = zeros(declared[name], given) if isinstance(given, (tuple, list)) else given
+    session.run(None, feeds)
 
 
 class Everywhere:
@@ -218,7 +264,7 @@ def _has_chosen(session_options: Any, pairs: list[tuple[str, dict[str, Any]]]) -
     """Whether the program itself asks for us, with options."""
     if pairs:
         return any(name == EP_NAME and options for name, options in pairs)
-    return session_options is not None and _is_enabled(session_options)
+    return _is_enabled(session_options)
 
 
 def everywhere(**options: Any) -> Everywhere:

@@ -29,7 +29,7 @@ MS: Final = "com.microsoft"
 ML: Final = "ai.onnx.ml"
 
 Claim: TypeAlias = "Callable[[Node], Iterator[str]]"
-Prepare: TypeAlias = Callable[[Any], Any]
+Prepare: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _INJECTED: Final = frozenset({"node"})
@@ -44,7 +44,8 @@ class Param:
     variadic: bool
     host: HostKind | None
     types: frozenset[str]
-    prepare: Prepare | None
+    prepare: Prepare | None  # of this parameter alone
+    is_prepared: bool  # alone or with others
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +60,7 @@ class OpDef:
     types: Mapping[str, frozenset[str]] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     claim: Claim | None = None
-    prepare: Mapping[str, Prepare] = field(default_factory=dict)
+    prepare: Mapping[str | tuple[str, ...], Prepare] = field(default_factory=dict)
     deterministic: bool = True
 
     def __str__(self) -> str:
@@ -83,9 +84,20 @@ class OpDef:
                     host=_host_kind(hints.get(p.name)),
                     types=self.types.get(p.name, ANY),
                     prepare=self.prepare.get(p.name),
+                    is_prepared=any(p.name in _names(key) for key in self.prepare),
                 )
             )
         return tuple(made)
+
+    @cached_property
+    def joint_prepares(self) -> tuple[tuple[tuple[int, ...], Prepare], ...]:
+        """The functions that prepare several parameters together, with their positions."""
+        position = {p.name: i for i, p in enumerate(self.params)}
+        return tuple(
+            (tuple(position[name] for name in names), fn)
+            for names, fn in self.prepare.items()
+            if isinstance(names, tuple)
+        )
 
     @cached_property
     def attributes(self) -> Mapping[str, Any]:
@@ -113,6 +125,10 @@ class OpDef:
         return last if last is not None and last.variadic else None
 
 
+def _names(key: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else key
+
+
 def _host_kind(hint: Any) -> HostKind | None:
     if typing.get_origin(hint) is typing.Annotated:
         for extra in hint.__metadata__:
@@ -136,7 +152,7 @@ def op(
     safety: Safety = PER_SHAPE,
     fixed: Mapping[str, Any] | None = None,
     claim: Claim | None = None,
-    prepare: Mapping[str, Prepare] | None = None,
+    prepare: Mapping[str | tuple[str, ...], Prepare] | None = None,
     deterministic: bool = True,
 ) -> Callable[[F], F]:
     """Register the decorated function as the translation of an ONNX operator.
@@ -150,7 +166,9 @@ def op(
         fixed: attributes the function does not read, with the one value that is fine.
         claim: yields a sentence for each reason to leave a node to another provider.
         prepare: parameter name to a function applied once when the input is a constant (a weight's
-            layout), and on every Run when it is not. The op gets the prepared value.
+            layout), and on every Run when it is not. The op gets the prepared value. A tuple of
+            names is prepared together, by a function of the node and the values (None where the
+            model omits one): the op gets the result as the first of them and None for the others.
         deterministic: False for random ops, which are never folded.
     """
 

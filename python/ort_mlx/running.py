@@ -1,4 +1,4 @@
-"""What an op may ask about the Run it is part of: whether it is a trace, and whether to stop.
+"""The Run in progress on this thread: bounding the graph of its loops, and stopping it.
 
 Kept per thread, since several sessions may translate at once.
 """
@@ -14,6 +14,7 @@ import mlx.core as mx
 
 from .errors import OrtMlxError
 from .hosts import Tensor, to_device
+from .tracing import NotTraceable, is_tracing
 
 # A loop longer than this is not unrolled into one closure: its body is run again and again instead.
 MAX_UNROLLED: Final = 4096
@@ -21,10 +22,6 @@ MAX_UNROLLED: Final = 4096
 # Iterations of a loop that is not traced between evaluations: enough to keep the device busy, few
 # enough to bound the graph and to stop soon.
 EVAL_EVERY: Final = 16
-
-
-class NotTraceable(OrtMlxError):
-    """The graph depends on data, or is too long to unroll: it has to run step by step."""
 
 
 class Cancelled(OrtMlxError):
@@ -52,27 +49,11 @@ class CancelFlag:
 
 
 class _State(threading.local):
-    tracing = False
     flag: CancelFlag | None = None
     since = 0
 
 
 _state = _State()
-
-
-def is_tracing() -> bool:
-    """Whether values are placeholders, so that no data can be read."""
-    return _state.tracing
-
-
-@contextmanager
-def tracing() -> Iterator[None]:
-    """Mark the enclosed translation as a trace."""
-    _state.tracing = True
-    try:
-        yield
-    finally:
-        _state.tracing = False
 
 
 @contextmanager
@@ -102,7 +83,7 @@ def after_iteration(trip: int, *live: Any) -> None:
         NotTraceable: a trace would unroll too many iterations.
         Cancelled: the Run was asked to stop.
     """
-    if _state.tracing:
+    if is_tracing():
         if trip > MAX_UNROLLED:
             raise NotTraceable(f"a loop of more than {MAX_UNROLLED} iterations")
         return

@@ -142,6 +142,7 @@ class EpSession:
         plan_settings = PlanSettings(
             compiles=bool(self.options.routes),
             fuses=self.device == "gpu",
+            threads=self.options.threads,
             cancel_flag=self.cancel_flag,
         )
         plan = Plan(
@@ -197,7 +198,7 @@ def _drops_initializers(nodes: list[Node], device: str) -> bool:
             if value is None or value.constant is None or opdef is None:
                 continue
             param = opdef.param(index)
-            if param is not None and param.prepare is not None:
+            if param is not None and param.is_prepared:
                 prepared += value.constant.nbytes
             else:
                 kept += value.constant.nbytes

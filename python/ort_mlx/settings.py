@@ -6,6 +6,7 @@ Options travel as strings in the session's configuration, under `ep.mlxexecution
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
@@ -18,6 +19,10 @@ ROUTES: Final = ("general",)
 # The factory gives this to sessions that select us by device, as an ORT policy does too; asking by
 # name, or with any option of our own, is a choice somebody made.
 SELECTED_BY: Final = "selected_by"
+
+
+# Environment variable to the option it sets where the session does not; for comparing routes.
+ENVIRONMENT: Final = {"ORT_MLX_ROUTES": "routes"}
 
 
 def _option(default: Any, meaning: str, choices: tuple[str, ...] = ()) -> Any:
@@ -36,6 +41,9 @@ class Options:
     routes: tuple[str, ...] = _option(
         ("general",), "ways to compile a partition; empty, every Run is eager", ROUTES
     )
+    threads: int = _option(
+        0, "threads of the CPU backend; 0 for the session's intra_op_num_threads, or all"
+    )
     max_closures: int = _option(128, "closures kept for a session; the least recent go first")
     max_closure_bytes: int = _option(1 << 28, "memory that its closures may hold on to, in bytes")
     exclude_ops: tuple[str, ...] = _option((), "op types to leave to other providers")
@@ -49,7 +57,7 @@ def parse(given: Mapping[str, Any]) -> Options:
     """
     known = {f.name: f for f in fields(Options)}
     values: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in {**_from_environment(), **given}.items():
         if name == SELECTED_BY:
             continue
         if name not in known:
@@ -57,6 +65,10 @@ def parse(given: Mapping[str, Any]) -> Options:
         option = known[name]
         values[name] = _convert(name, value, option.default, option.metadata["choices"])
     return Options(**values)
+
+
+def _from_environment() -> dict[str, str]:
+    return {name: os.environ[var] for var, name in ENVIRONMENT.items() if var in os.environ}
 
 
 def as_strings(options: Mapping[str, Any]) -> dict[str, str]:
@@ -80,7 +92,7 @@ def _convert(name: str, value: Any, default: Any, choices: tuple[str, ...]) -> A
         items = value.split(",") if isinstance(value, str) else list(value)
         return tuple(_choice(name, str(i).strip(), choices) for i in items if str(i).strip())
     if isinstance(default, int):
-        return _count(name, value)
+        return _count(name, value, at_least=min(default, 1))
     return _choice(name, str(value), choices)
 
 
@@ -92,13 +104,15 @@ def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
     return text
 
 
-def _count(name: str, value: Any) -> int:
+def _count(name: str, value: Any, *, at_least: int) -> int:
     try:
         number = int(str(value))
     except ValueError:
         number = -1
-    if number < 1:
-        raise OptionError(f"option '{name}' is a whole number of at least 1, not '{value}'")
+    if number < at_least:
+        raise OptionError(
+            f"option '{name}' is a whole number of at least {at_least}, not '{value}'"
+        )
     return number
 
 
