@@ -16,6 +16,7 @@
 #include "closure_cache.h"
 #include "cpu/blas.h"
 #include "ep.h"
+#include "progression.h"
 #include "python.h"
 #include "snapshot.h"
 #include "streams.h"
@@ -58,19 +59,29 @@ NB_MODULE(_native, m) {
   nb::class_<Closure>(m, "Closure", "A captured MLX graph, replayed on other inputs.")
       .def_prop_ro("node_count", &Closure::node_count)
       .def_prop_ro("nbytes", &Closure::nbytes)
-      .def("replay", &Closure::replay, "inputs"_a,
+      .def("replay", &Closure::replay, "inputs"_a, "step"_a = 0,
            "The graph on these arrays, not yet evaluated.");
   m.def("capture", &Closure::capture, "placeholders"_a, "outputs"_a, "threads"_a = 0,
         "Capture the graph from placeholders to outputs as a Closure.");
+  m.def("sample", &Closure::sample, "placeholders"_a, "outputs"_a, "threads"_a = 0,
+        "Capture the graph as it was traced, for `unite`.");
+  m.def("unite", &unite, "samples"_a, "steps"_a,
+        "One closure for the progression that the samples were traced at; RuntimeError says why not.");
   m.def(
       "placeholder",
       [](const mlx::core::array& like) { return make_placeholder(like.shape(), like.dtype()); },
       "like"_a, "An array of the same shape and dtype without data, to trace with.");
+  m.def(
+      "placeholder",
+      [](const std::vector<int>& shape, const mlx::core::array& like) {
+        return make_placeholder(mlx::core::Shape(shape.begin(), shape.end()), like.dtype());
+      },
+      "shape"_a, "like"_a, "The same with another shape.");
 
   nb::class_<ClosureCache>(m, "ClosureCache", "The closures of one session, least recent out.")
       .def(nb::init<size_t, size_t>(), "max_closures"_a, "max_bytes"_a)
       .def(
-          "find", [](ClosureCache& self, nb::bytes key) { return self.find(words_of(key)); },
+          "find", [](ClosureCache& self, nb::bytes key) { return self.find(words_of(key)).closure; },
           "key"_a)
       .def(
           "insert",
@@ -78,6 +89,14 @@ NB_MODULE(_native, m) {
             self.insert(words_of(key), std::move(closure));
           },
           "key"_a, "closure"_a)
+      .def(
+          "insert_progression",
+          [](ClosureCache& self, Key base, Key change, int64_t last,
+             std::shared_ptr<const Closure> closure) {
+            self.insert({std::move(base), std::move(change), last}, std::move(closure));
+          },
+          "base"_a, "change"_a, "last"_a, "closure"_a,
+          "Serve the keys base, base + change, ... up to `last` steps on.")
       .def("clear", &ClosureCache::clear)
       .def("__len__", &ClosureCache::size)
       .def_prop_ro("nbytes", &ClosureCache::nbytes)

@@ -20,8 +20,10 @@ mx::array make_placeholder(mx::Shape shape, mx::Dtype dtype) {
 class Capture {
  public:
   Capture(const std::vector<mx::array>& placeholders, const std::vector<mx::array>& outputs,
-          int threads)
-      : outputs_(outputs), threads_(threads > 0 ? threads : cpu::default_threads()) {
+          int threads, bool as_traced)
+      : outputs_(outputs),
+        threads_(threads > 0 ? threads : cpu::default_threads()),
+        as_traced_(as_traced) {
     closure_->input_count_ = placeholders.size();
     for (const auto& p : placeholders) varying_.emplace(p.id(), true);
     order_nodes();
@@ -72,7 +74,7 @@ class Capture {
   }
 
   void finish(const mx::array& a) {
-    bool varies = false;
+    bool varies = as_traced_;
     for (const auto& in : a.inputs()) varies = varies || varying_.at(in.id());
     for (const auto& out : a.outputs()) varying_.emplace(out.id(), varies);
     (varies ? order_ : leaves_).push_back(a);
@@ -110,12 +112,12 @@ class Capture {
   }
 
   void add(const mx::array& a) {
-    Closure::Node node{cpu::lower(a, threads_), {}, {}, {}};
+    Closure::Node node{cpu::lower(a, threads_), {}, {}, {}, {}};
     for (const auto& in : a.inputs()) node.inputs.push_back(ids_.at(in.id()));
     const auto outputs = a.outputs();
     const size_t hash = hash_of(node);
     auto [first, last] = seen_.equal_range(hash);
-    for (; first != last; ++first) {
+    for (; first != last && !as_traced_; ++first) {
       const auto& [index, id] = first->second;
       if (!is_same(closure_->nodes_[index], node, outputs)) continue;
       for (size_t i = 0; i < outputs.size(); ++i) ids_[outputs[i].id()] = id + i;
@@ -153,6 +155,7 @@ class Capture {
 
   const std::vector<mx::array>& outputs_;
   const int threads_;
+  const bool as_traced_;  // fold and merge nothing
   std::shared_ptr<Closure> closure_ = std::make_shared<Closure>();
   std::unordered_map<std::uintptr_t, bool> varying_;  // whether an array depends on a placeholder
   std::vector<mx::array> order_;
@@ -165,20 +168,32 @@ class Capture {
 std::shared_ptr<const Closure> Closure::capture(const std::vector<mx::array>& placeholders,
                                                 const std::vector<mx::array>& outputs,
                                                 int threads) {
-  return Capture(placeholders, outputs, threads).take();
+  return Capture(placeholders, outputs, threads, false).take();
 }
 
-std::vector<mx::array> Closure::replay(std::vector<mx::array> values) const {
+std::shared_ptr<const Closure> Closure::sample(const std::vector<mx::array>& placeholders,
+                                               const std::vector<mx::array>& outputs,
+                                               int threads) {
+  return Capture(placeholders, outputs, threads, true).take();
+}
+
+std::vector<mx::array> Closure::replay(std::vector<mx::array> values, int64_t step) const {
   values.reserve(value_count_);
   values.insert(values.end(), constants_.begin(), constants_.end());
+  for (const auto& constant : growing_constants_) {
+    values[input_count_ + constant.index] = constant.at(step);
+  }
   for (const Node& node : nodes_) {
     std::vector<mx::array> inputs;
     inputs.reserve(node.inputs.size());
     for (uint32_t id : node.inputs) inputs.push_back(values[id]);
-    if (node.shapes.size() == 1) {
+    if (node.growth != nullptr) {
+      for (auto& made : grown(node, std::move(inputs), step)) values.push_back(std::move(made));
+    } else if (node.shapes.size() == 1) {
       values.emplace_back(node.shapes[0], node.dtypes[0], node.primitive, std::move(inputs));
     } else {
-      for (auto& made : mx::array::make_arrays(node.shapes, node.dtypes, node.primitive, inputs)) {
+      for (auto& made :
+           mx::array::make_arrays(node.shapes, node.dtypes, node.primitive, inputs)) {
         values.push_back(std::move(made));
       }
     }
@@ -187,6 +202,14 @@ std::vector<mx::array> Closure::replay(std::vector<mx::array> values) const {
   outputs.reserve(outputs_.size());
   for (uint32_t id : outputs_) outputs.push_back(values[id]);
   return outputs;
+}
+
+std::vector<mx::array> Closure::grown(const Node& node, std::vector<mx::array> inputs,
+                                      int64_t step) {
+  if (node.growth->rebuild) return node.growth->rebuild(inputs, step);
+  std::vector<mx::Shape> shapes;
+  for (const Lines& lines : node.growth->shapes) shapes.push_back(shape_at(lines, step));
+  return mx::array::make_arrays(std::move(shapes), node.dtypes, node.primitive, inputs);
 }
 
 }  // namespace ort_mlx

@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "growth.h"
+
 namespace ort_mlx {
 
 namespace mx = mlx::core;
@@ -24,8 +26,14 @@ class Closure {
                                                 const std::vector<mx::array>& outputs,
                                                 int threads = 0);
 
-  // The graph again, on these inputs. Lazy, like any MLX graph.
-  std::vector<mx::array> replay(std::vector<mx::array> inputs) const;
+  // The graph as it was traced, nothing folded or merged: what `unite` compares.
+  static std::shared_ptr<const Closure> sample(const std::vector<mx::array>& placeholders,
+                                               const std::vector<mx::array>& outputs,
+                                               int threads = 0);
+
+  // The graph again, on these inputs. Lazy, like any MLX graph. `step` is for a closure that serves
+  // a progression.
+  std::vector<mx::array> replay(std::vector<mx::array> inputs, int64_t step = 0) const;
 
   size_t input_count() const { return input_count_; }
   size_t node_count() const { return nodes_.size(); }
@@ -38,14 +46,19 @@ class Closure {
     std::vector<uint32_t> inputs;
     std::vector<mx::Shape> shapes;
     std::vector<mx::Dtype> dtypes;
+    std::shared_ptr<const Growth> growth;  // absent where nothing changes along a progression
   };
+  static std::vector<mx::array> grown(const Node& node, std::vector<mx::array> inputs,
+                                      int64_t step);
   friend class Capture;
+  friend class Uniter;
 
   // A value is known by its position: inputs, then constants, then the outputs of each node.
   size_t input_count_ = 0;
   size_t value_count_ = 0;
   size_t nbytes_ = 0;
   std::vector<mx::array> constants_;
+  std::vector<GrowingConstant> growing_constants_;
   std::vector<Node> nodes_;
   std::vector<uint32_t> outputs_;
 };

@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -29,8 +30,22 @@ struct KeyEqual {
   bool operator()(KeyView a, KeyView b) const;
 };
 
+// Keys that change by the same words from step to step. One closure serves the steps up to `last`.
+struct Progression {
+  Key base;
+  Key change;  // what one step adds to each word, modulo 2^64
+  int64_t last;
+
+  // The step of a key, or -1 when it is not among them.
+  int64_t step_of(KeyView key) const;
+};
+
 class ClosureCache {
  public:
+  struct Found {
+    std::shared_ptr<const Closure> closure;  // null for a miss
+    int64_t step = 0;
+  };
   struct Counts {
     uint64_t hits = 0;
     uint64_t misses = 0;  // keys that were not there, whether a trace followed or not
@@ -44,8 +59,9 @@ class ClosureCache {
       : max_closures_(max_closures), max_bytes_(max_bytes) {}
 
   // Counts a hit or a miss. No allocation.
-  std::shared_ptr<const Closure> find(KeyView key);
+  Found find(KeyView key);
   void insert(KeyView key, std::shared_ptr<const Closure> closure);
+  void insert(Progression progression, std::shared_ptr<const Closure> closure);
   void erase(KeyView key);
   void clear();
 
@@ -57,17 +73,22 @@ class ClosureCache {
 
  private:
   struct Entry {
-    Key key;
+    Key key;  // of a progression: its base
     std::shared_ptr<const Closure> closure;
+    std::optional<Progression> progression;
   };
+  using Position = std::list<Entry>::iterator;
 
-  void drop(std::list<Entry>::iterator entry);
+  std::optional<std::pair<Position, int64_t>> locate(KeyView key);
+  void add(Entry entry);
+  void drop(Position entry);
 
   const size_t max_closures_;
   const size_t max_bytes_;
   mutable std::mutex mutex_;
   std::list<Entry> recent_;  // most recently used first
-  std::unordered_map<Key, std::list<Entry>::iterator, KeyHash, KeyEqual> index_;
+  std::unordered_map<Key, Position, KeyHash, KeyEqual> index_;
+  std::vector<Position> progressions_;
   size_t nbytes_ = 0;
   Counts counts_;
 };

@@ -3,6 +3,7 @@
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstring>
@@ -128,10 +129,10 @@ bool Kernel::run_closure(OrtKernelContext* context) {
   build_key();
   std::vector<mx::array> outputs;
   try {
-    auto closure = closures_->find(key_);
-    if (closure == nullptr) closure = trace();
-    if (closure == nullptr) return false;
-    outputs = closure->replay(wrapped_inputs());
+    auto found = closures_->find(key_);
+    if (found.closure == nullptr) found = trace();
+    if (found.closure == nullptr) return false;
+    outputs = found.closure->replay(wrapped_inputs(), found.step);
     mx::eval(outputs);
   } catch (const Error& error) {
     if (error.code() == kInvalidArgument) throw;
@@ -146,26 +147,30 @@ bool Kernel::run_closure(OrtKernelContext* context) {
   return true;
 }
 
-std::shared_ptr<const Closure> Kernel::trace() {
+ClosureCache::Found Kernel::trace() {
   std::vector<mx::array> placeholders;
   for (const TensorView& view : arrays_) {
     placeholders.push_back(make_placeholder(shape_of(view), mlx_dtype(view.dtype).value()));
   }
   std::vector<mx::array> outputs;
+  bool serves_progression = false;
   const bool is_traced = with_python([&] {
     nb::list inputs;
     for (const auto& p : placeholders) inputs.append(nb::cast(p));
-    nb::object made = plan_.get().attr("trace")(inputs, host_values());
+    nb::object made = plan_.get().attr("trace")(inputs, host_values(), nb::cast(key_));
     facts_.is_traceable = nb::cast<bool>(plan_.get().attr("is_traceable"));
-    if (made.is_none()) return false;
+    serves_progression = nb::isinstance<nb::bool_>(made);
+    if (made.is_none() || serves_progression) return false;
     for (nb::handle output : made) outputs.push_back(nb::cast<mx::array>(output));
     return true;
   });
-  if (!is_traced) return nullptr;
+  // The plan puts a closure that serves a whole progression of keys into the cache by itself.
+  if (serves_progression) return closures_->find(key_);
+  if (!is_traced) return {};
   for (auto& output : outputs) output = mx::contiguous(output);
   auto closure = Closure::capture(placeholders, outputs, facts_.threads);
   closures_->insert(key_, closure);
-  return closure;
+  return {closure, 0};
 }
 
 void Kernel::note_failure(const std::string& what) {

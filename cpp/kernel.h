@@ -34,7 +34,7 @@ class Kernel : public OrtNodeComputeInfo {
   void build_key();
   void bind_constants(OrtKernelContext* context);
   bool run_closure(OrtKernelContext* context);
-  std::shared_ptr<const Closure> trace();
+  ClosureCache::Found trace();
   void run_steps(OrtKernelContext* context);
   void note_failure(const std::string& what);
   void publish(OrtKernelContext* context, std::vector<mx::array> outputs);

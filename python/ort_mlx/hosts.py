@@ -20,7 +20,7 @@ HostValue: TypeAlias = NDArray[Any]
 Tensor: TypeAlias = mx.array | HostValue
 
 
-class BFloat16Copy(np.ndarray):
+class BFloat16Copy(np.ndarray[Any, np.dtype[np.float32]]):
     """Bfloat16 values on the host, in float32 since numpy lacks the type; they keep it on the device."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +16,7 @@ from .guards import Guards, HostRecords
 from .hosts import to_device
 from .node import Constant, Graph
 from .placement import may_be_host_input, place, untraceable
+from .progression import Progressions
 from .records import host_value
 from .running import CancelFlag, stoppable
 from .tracing import NotTraceable, tracing
@@ -29,6 +29,7 @@ class PlanSettings:
     """What a session decides for its plans."""
 
     compiles: bool = True  # whether closures are used at all
+    decodes: bool = True  # whether one closure may serve a progression of keys
     fuses: bool = False  # whether MLX's compiler fuses them, which pays on a GPU
     threads: int = 0  # of the CPU backend; 0 for all
     cancel_flag: CancelFlag = field(default_factory=CancelFlag)
@@ -80,6 +81,7 @@ class Plan:
 
         self.reasons = tuple(untraceable(self.block))
         self.is_traceable = settings.compiles and not self.reasons
+        self.progressions = Progressions(closures, settings.threads)
         self.failures: deque[str] = deque(maxlen=_KEPT)
         self.misses: deque[str] = deque(maxlen=_KEPT)
         self._last_guards: Guards | None = None
@@ -143,35 +145,41 @@ class Plan:
                 template[slot] = None
         block.steps = remaining
 
-    def trace(self, placeholders: list[mx.array], host_values: HostRecords) -> list[mx.array] | None:
-        """Translate placeholders for a closure; None when only single steps will do.
+    def trace(
+        self, placeholders: list[mx.array], host_values: HostRecords, key: list[int]
+    ) -> list[mx.array] | bool | None:
+        """Translate placeholders for a closure.
 
         Args:
             placeholders: arrays without data for the kernel inputs named by `array_inputs`.
             host_values: element type, shape and bytes of those named by `host_inputs`.
+            key: the specialization key that has no closure.
+
+        Returns:
+            The outputs; None when only single steps will do; True when the cache got a closure that
+            serves this key and those that follow it.
         """
         self._note_miss(Guards.of(placeholders, host_values))
         try:
-            with tracing():
-                return self._translate(self._trace_fn(host_values), placeholders)
+            if self._settings.decodes and self.progressions.serve(
+                key, placeholders, host_values, self._traced
+            ):
+                return True
+            return self._traced(placeholders, host_values)
         except NotTraceable as error:
             self.is_traceable = False
             self.reasons = (str(error),)
             return None
 
-    def _trace_fn(self, host_values: HostRecords) -> Callable[..., list[mx.array]]:
+    def _traced(self, placeholders: list[mx.array], host_values: HostRecords) -> list[mx.array]:
         def translate(*arrays: mx.array) -> list[mx.array]:
             return self._outputs(self._eager, list(arrays), host_values)
 
-        return translate
-
-    def _translate(
-        self, fn: Callable[..., list[mx.array]], placeholders: list[mx.array]
-    ) -> list[mx.array]:
-        # Fusing pays on a GPU. On the CPU it would call a C++ compiler while running.
-        if self._settings.fuses and placeholders:
-            return list(mx.compile(fn)(*placeholders))
-        return fn(*placeholders)
+        with tracing():
+            # Fusing pays on a GPU. On the CPU it would call a C++ compiler while running.
+            if self._settings.fuses and placeholders:
+                return list(mx.compile(translate)(*placeholders))
+            return translate(*placeholders)
 
     def run(self, arrays: list[mx.array], host_values: HostRecords) -> list[mx.array]:
         """Run without a closure for the whole: step by step, with closures for stretches of steps.

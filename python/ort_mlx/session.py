@@ -141,6 +141,7 @@ class EpSession:
         graph = graph_of(record)
         plan_settings = PlanSettings(
             compiles=bool(self.options.routes),
+            decodes="decode" in self.options.routes,
             fuses=self.device == "gpu",
             threads=self.options.threads,
             cancel_flag=self.cancel_flag,

@@ -14,7 +14,7 @@ from typing import Any, Final
 from .errors import OptionError
 
 DEVICES: Final = ("auto", "gpu", "cpu")
-ROUTES: Final = ("general",)
+ROUTES: Final = ("general", "decode")
 
 # The factory gives this to sessions that select us by device, as an ORT policy does too; asking by
 # name, or with any option of our own, is a choice somebody made.
@@ -39,7 +39,7 @@ class Options:
         False, "also take groups of nodes that only do shape arithmetic, which cost more than they give"
     )
     routes: tuple[str, ...] = _option(
-        ("general",), "ways to compile a partition; empty, every Run is eager", ROUTES
+        ROUTES, "ways to compile a partition; with none of them every Run is eager", ROUTES
     )
     threads: int = _option(
         0, "threads of the CPU backend; 0 for the session's intra_op_num_threads, or all"

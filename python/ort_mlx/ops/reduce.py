@@ -5,22 +5,22 @@ Sources: the ONNX operators of the same names; MLX reductions, `argmax`, `cumsum
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 import mlx.core as mx
 
-from ..dtypes import FLOATS, INDICES, NUMERIC
+from ..dtypes import ANY, FLOATS, INDICES, NUMERIC
 from ..hosts import HostInt, HostInts
 from ..node import Node
 from ..registry import op
-from ..safety import PER_SHAPE, SHAPELESS, Safety
+from ..safety import SHAPELESS
 from ._elementwise import is_float, log_sum_exp, widened
 from ._shapes import normalize_axes, normalize_axis
 from .elementwise import divide
 
 Reduction: TypeAlias = Callable[[mx.array, tuple[int, ...], bool], mx.array]
-_ALL: Final = NUMERIC | {"bool"}
 
 
 def reduction(
@@ -28,18 +28,29 @@ def reduction(
     by_attribute: tuple[int, ...],
     by_input: tuple[int, ...],
     fn: Reduction,
+    of_nothing: float,
     types: frozenset[str] = NUMERIC,
-    safety: Safety = SHAPELESS,
 ) -> None:
-    """Register a reduction: older versions take `axes` as an attribute, newer ones as an input."""
+    """Register a reduction: older versions take `axes` as an attribute, newer ones as an input.
 
-    @op(name, since=by_attribute, types={"data": types}, safety=safety)
+    `of_nothing` is its value over an empty array.
+    """
+
+    def reduce(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
+        if x.size:
+            return fn(x, axes, keepdims)
+        # MLX's own reductions refuse empty arrays, or may spin forever on a CPU.
+        dims = (1 if axis in axes else dim for axis, dim in enumerate(x.shape))
+        kept = [d for axis, d in enumerate(dims) if keepdims or axis not in axes]
+        return mx.full(kept, _fitted(of_nothing, x.dtype), x.dtype)
+
+    @op(name, since=by_attribute, types={"data": types}, safety=SHAPELESS)
     def by_attribute_(
         data: mx.array, *, axes: tuple[int, ...] | None = None, keepdims: int = 1
     ) -> mx.array:
-        return fn(data, _axes(data, axes), bool(keepdims))
+        return reduce(data, _axes(data, axes), bool(keepdims))
 
-    @op(name, since=by_input, types={"data": types, "axes": INDICES}, safety=safety)
+    @op(name, since=by_input, types={"data": types, "axes": INDICES}, safety=SHAPELESS)
     def by_input_(
         data: mx.array,
         axes: HostInts | None = None,
@@ -48,7 +59,7 @@ def reduction(
         noop_with_empty_axes: int = 0,
     ) -> mx.array:
         chosen = () if noop_with_empty_axes and not axes else _axes(data, axes)
-        return fn(data, chosen, bool(keepdims))
+        return reduce(data, chosen, bool(keepdims))
 
 
 def _axes(x: mx.array, axes: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -56,14 +67,32 @@ def _axes(x: mx.array, axes: tuple[int, ...] | None) -> tuple[int, ...]:
     return normalize_axes(axes or range(x.ndim), x.ndim)
 
 
-@widened
-def _sum(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
-    return mx.sum(x, axis=axes, keepdims=keepdims)
+def _fitted(value: float, dtype: mx.Dtype) -> float | int:
+    """The value in a dtype that may have no infinity or NaN: its own extremes, or zero."""
+    if mx.issubdtype(dtype, mx.floating) or math.isfinite(value):
+        return value
+    if math.isnan(value) or dtype == mx.bool_:
+        return value > 0
+    if dtype == mx.uint64 and value > 0:
+        return -1  # its highest value, which MLX takes from Python only by wrapping
+    return int(mx.iinfo(dtype).min if value < 0 else mx.iinfo(dtype).max)
 
 
-@widened
-def _prod(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
-    return mx.prod(x, axis=axes, keepdims=keepdims)
+def _itself(x: mx.array) -> mx.array:
+    return x
+
+
+def _over(fn: Callable[..., mx.array], each: Callable[[mx.array], mx.array] = _itself) -> Reduction:
+    """The MLX reduction `fn` of `each` element."""
+
+    def reduce(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
+        return fn(each(x), axis=axes, keepdims=keepdims)
+
+    return reduce
+
+
+_sum: Final = widened(_over(mx.sum))
+_sum_square: Final = widened(_over(mx.sum, mx.square))
 
 
 @widened
@@ -71,16 +100,6 @@ def _mean(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
     if is_float(x):
         return mx.mean(x, axis=axes, keepdims=keepdims)
     return divide(_sum(x, axes, keepdims), _sum(mx.ones_like(x), axes, keepdims))
-
-
-@widened
-def _l1(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
-    return mx.sum(mx.abs(x), axis=axes, keepdims=keepdims)
-
-
-@widened
-def _sum_square(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
-    return mx.sum(mx.square(x), axis=axes, keepdims=keepdims)
 
 
 @widened
@@ -93,44 +112,21 @@ def _l2(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
 
 @widened
 def _log_sum(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
-    return mx.log(mx.sum(x, axis=axes, keepdims=keepdims))
+    return mx.log(_sum(x, axes, keepdims))
 
 
-def _extreme(fn: Callable[..., mx.array], lowest: bool) -> Reduction:
-    """Max or min; over nothing it is the dtype's own extreme, which MLX does not say."""
-
-    def reduce(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
-        if any(x.shape[axis] == 0 for axis in axes):
-            empty = mx.sum(x, axis=axes, keepdims=keepdims)
-            return mx.full(empty.shape, _limit(x.dtype, lowest), x.dtype)
-        return fn(x, axis=axes, keepdims=keepdims)
-
-    return reduce
-
-
-def _limit(dtype: mx.Dtype, lowest: bool) -> float | int | bool:
-    """The lowest or highest value of a dtype, infinities included."""
-    if mx.issubdtype(dtype, mx.floating):
-        return -float("inf") if lowest else float("inf")
-    if dtype == mx.bool_:
-        return not lowest
-    return int(mx.iinfo(dtype).min if lowest else mx.iinfo(dtype).max)
-
-
-_MAX: Final = _extreme(mx.max, True)
-_MIN: Final = _extreme(mx.min, False)
 _ROOTS: Final = FLOATS | {"int32", "uint32"}  # a 64-bit integer has no exact root in float32
 
-reduction("ReduceSum", (1, 11), (13,), _sum)
-reduction("ReduceMean", (1, 11, 13), (18,), _mean)
-reduction("ReduceProd", (1, 11, 13), (18,), _prod)
-reduction("ReduceMax", (1, 11, 12, 13), (18, 20), _MAX, _ALL, PER_SHAPE)
-reduction("ReduceMin", (1, 11, 12, 13), (18, 20), _MIN, _ALL, PER_SHAPE)
-reduction("ReduceL1", (1, 11, 13), (18,), _l1)
-reduction("ReduceL2", (1, 11, 13), (18,), _l2, _ROOTS)
-reduction("ReduceSumSquare", (1, 11, 13), (18,), _sum_square)
-reduction("ReduceLogSum", (1, 11, 13), (18, 28), _log_sum, FLOATS)
-reduction("ReduceLogSumExp", (1, 11, 13), (18, 28), widened(log_sum_exp), FLOATS)
+reduction("ReduceSum", (1, 11), (13,), _sum, 0)
+reduction("ReduceMean", (1, 11, 13), (18,), _mean, math.nan)
+reduction("ReduceProd", (1, 11, 13), (18,), widened(_over(mx.prod)), 1)
+reduction("ReduceMax", (1, 11, 12, 13), (18, 20), _over(mx.max), -math.inf, ANY)
+reduction("ReduceMin", (1, 11, 12, 13), (18, 20), _over(mx.min), math.inf, ANY)
+reduction("ReduceL1", (1, 11, 13), (18,), widened(_over(mx.sum, mx.abs)), 0)
+reduction("ReduceL2", (1, 11, 13), (18,), _l2, 0, _ROOTS)
+reduction("ReduceSumSquare", (1, 11, 13), (18,), _sum_square, 0)
+reduction("ReduceLogSum", (1, 11, 13), (18, 28), _log_sum, -math.inf, FLOATS)
+reduction("ReduceLogSumExp", (1, 11, 13), (18, 28), widened(log_sum_exp), -math.inf, FLOATS)
 
 
 def arg_extreme(name: str, fn: Callable[..., mx.array]) -> None:
@@ -138,8 +134,9 @@ def arg_extreme(name: str, fn: Callable[..., mx.array]) -> None:
 
     @op(name, since=(1, 11), types={"data": NUMERIC}, claim=_axis_claim)
     def first(data: mx.array, *, axis: int = 0, keepdims: int = 1) -> mx.array:
-        search = mx.sum if data.size == 0 and data.shape[axis] else fn  # MLX refuses empty arrays
-        return search(data, axis=axis, keepdims=bool(keepdims)).astype(mx.int64)
+        if data.size == 0:
+            return _no_indices(data, normalize_axis(axis, data.ndim), keepdims)
+        return fn(data, axis=axis, keepdims=bool(keepdims)).astype(mx.int64)
 
     @op(name, since=(12, 13), types={"data": NUMERIC}, claim=_axis_claim)
     def first_or_last(
@@ -149,6 +146,14 @@ def arg_extreme(name: str, fn: Callable[..., mx.array]) -> None:
             return first(data, axis=axis, keepdims=keepdims)
         last = data.shape[axis] - 1
         return last - first(_reversed(data, axis), axis=axis, keepdims=keepdims)
+
+
+def _no_indices(x: mx.array, axis: int, keepdims: int) -> mx.array:
+    """The empty result over an empty array; an empty axis itself has no extreme."""
+    if x.shape[axis] == 0:
+        raise ValueError(f"no extreme along axis {axis} of shape {x.shape}")
+    kept = (1,) if keepdims else ()
+    return mx.zeros(x.shape[:axis] + kept + x.shape[axis + 1 :], mx.int64)
 
 
 def _axis_claim(node: Node) -> Iterator[str]:
@@ -207,9 +212,12 @@ def _top_k(x: mx.array, k: int, axis: int, largest: bool) -> tuple[mx.array, mx.
     axis = normalize_axis(axis, x.ndim)
     if not 0 <= k <= x.shape[axis]:
         raise ValueError(f"k {k} does not fit axis {axis} of shape {x.shape}")
-    # MLX's sort is stable, so a key in the opposite order keeps the lower index first.
-    order = mx.argsort(_descending_key(x) if largest else x, axis=axis)
-    chosen = order[(slice(None),) * axis + (slice(0, k),)]
+    if k == 1 and x.size:
+        chosen = (mx.argmax if largest else mx.argmin)(x, axis=axis, keepdims=True)
+    else:
+        # MLX's sort is stable, so a key in the opposite order keeps the lower index first.
+        order = mx.argsort(_descending_key(x) if largest else x, axis=axis)
+        chosen = order[(slice(None),) * axis + (slice(0, k),)]
     return mx.take_along_axis(x, chosen, axis=axis), chosen.astype(mx.int64)
 
 
