@@ -98,6 +98,7 @@ NB_MODULE(_native, m) {
           "base"_a, "change"_a, "last"_a, "closure"_a,
           "Serve the keys base, base + change, ... up to `last` steps on.")
       .def("clear", &ClosureCache::clear)
+      .def("count_failure", &ClosureCache::count_failure)
       .def("__len__", &ClosureCache::size)
       .def_prop_ro("nbytes", &ClosureCache::nbytes)
       .def(

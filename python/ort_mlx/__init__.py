@@ -15,9 +15,9 @@ from .compat import import_native
 
 import_native()
 
-from . import blas  # noqa: E402
+from . import backend  # noqa: E402
 
-blas.load()
+backend.prepare()
 
 from .errors import (  # noqa: E402
     CompatibilityError,

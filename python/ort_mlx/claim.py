@@ -1,4 +1,4 @@
-"""Whether a node can be translated: every reason against it, in sentences. No reason means claimed."""
+"""Whether a node can be translated: every reason against it, in sentences; none means claimed."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Tensor: TypeAlias = mx.array | HostValue
 
 
 class BFloat16Copy(np.ndarray[Any, np.dtype[np.float32]]):
-    """Bfloat16 values on the host, in float32 since numpy lacks the type; they keep it on the device."""
+    """Bfloat16 values on the host, as float32 since numpy lacks the type; an array gets it back."""
 
 
 @dataclass(frozen=True)

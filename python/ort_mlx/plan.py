@@ -9,8 +9,10 @@ from typing import Final
 import mlx.core as mx
 
 from . import _native
+from .attempts import Backoff
 from .blocks import ABSENT, Block, BlockBuilder, Step
 from .compiled import CompiledRunner
+from .errors import InputError
 from .execute import Frame, Runner
 from .guards import Guards, HostRecords
 from .hosts import to_device
@@ -18,9 +20,10 @@ from .node import Constant, Graph
 from .placement import may_be_host_input, place, untraceable
 from .progression import Progressions
 from .records import host_value
-from .running import CancelFlag, stoppable
+from .running import Cancelled, CancelFlag, TooLong, stoppable
 from .tracing import NotTraceable, tracing
 
+_KEPT_KEYS: Final = 1024
 _KEPT: Final = 8  # the last reasons of each kind that a report shows
 
 
@@ -81,10 +84,16 @@ class Plan:
 
         self.reasons = tuple(untraceable(self.block))
         self.is_traceable = settings.compiles and not self.reasons
+        self._closures = closures
         self.progressions = Progressions(closures, settings.threads)
         self.failures: deque[str] = deque(maxlen=_KEPT)
         self.misses: deque[str] = deque(maxlen=_KEPT)
         self._last_guards: Guards | None = None
+        self._too_long: set[tuple[int, ...]] = set()  # keys whose loops are too long for a closure
+        self._takes_stretches = False  # whether the Run that follows a trace goes in stretches
+        self._stopped: BaseException | None = None  # what ended a trace, to end its Run with
+        self._doubt: Exception | None = None  # of a trace: the user's mistake, or a failure of ours
+        self._backoff = Backoff()  # after those
         self._loaded: dict[int, mx.array] = {}  # by the id of a Constant that a block holds
         wrapped: set[int] = set()
         self._load_constants(self.block, wrapped)
@@ -160,16 +169,43 @@ class Plan:
             serves this key and those that follow it.
         """
         self._note_miss(Guards.of(placeholders, host_values))
+        if not self._backoff.may_try():
+            return None
         try:
-            if self._settings.decodes and self.progressions.serve(
-                key, placeholders, host_values, self._traced
-            ):
-                return True
-            return self._traced(placeholders, host_values)
+            with stoppable(self._settings.cancel_flag):
+                made = self._closure_of(placeholders, host_values, key)
+            self._backoff.succeeded()
+            return made
+        except (Cancelled, KeyboardInterrupt) as error:
+            self._stopped = error
+        except InputError as error:
+            self._doubt = error
+        except TooLong as error:
+            self._remember_too_long(key, str(error))
         except NotTraceable as error:
             self.is_traceable = False
             self.reasons = (str(error),)
+        return None
+
+    def _closure_of(
+        self, placeholders: list[mx.array], host_values: HostRecords, key: list[int]
+    ) -> list[mx.array] | bool | None:
+        if tuple(key) in self._too_long:
+            self._takes_stretches = True
             return None
+        if self._settings.decodes and self.progressions.serve(
+            key, placeholders, host_values, self._traced
+        ):
+            return True
+        return self._traced(placeholders, host_values)
+
+    def _remember_too_long(self, key: list[int], reason: str) -> None:
+        if len(self._too_long) >= _KEPT_KEYS:
+            self._too_long.clear()
+        self._too_long.add(tuple(key))
+        self._takes_stretches = True
+        if reason not in self.reasons:
+            self.reasons = (*self.reasons, reason)
 
     def _traced(self, placeholders: list[mx.array], host_values: HostRecords) -> list[mx.array]:
         def translate(*arrays: mx.array) -> list[mx.array]:
@@ -187,10 +223,38 @@ class Plan:
         Returns:
             The kernel's outputs, not yet evaluated.
         """
-        with stoppable(self._settings.cancel_flag):
-            if self._settings.compiles and not self.is_traceable:
-                return self._outputs(self._stretches, arrays, host_values)
-            return self._outputs(self._eager, arrays, host_values)
+        try:
+            if self._stopped is not None:
+                raise self._stopped
+            with stoppable(self._settings.cancel_flag):
+                return self._run(arrays, host_values)
+        except KeyboardInterrupt:
+            raise Cancelled("this Run was interrupted from the keyboard") from None
+        finally:
+            self._stopped = self._doubt = None
+            self._takes_stretches = False
+
+    def _run(self, arrays: list[mx.array], host_values: HostRecords) -> list[mx.array]:
+        in_stretches = self._takes_stretches or not self.is_traceable
+        if in_stretches and self._settings.compiles and self._backoff.may_try():
+            try:
+                outputs = self._outputs(self._stretches, arrays, host_values)
+                mx.eval(outputs)
+            except Cancelled:
+                raise
+            except Exception as error:
+                self._closures.clear()
+                self._doubt = error
+            else:
+                self._backoff.succeeded()
+                return outputs
+        outputs = self._outputs(self._eager, arrays, host_values)
+        if self._doubt is not None:
+            mx.eval(outputs)  # a mistake of the user's comes up again here
+            self._backoff.failed()
+            self._closures.count_failure()
+            self.note_failure(str(self._doubt))
+        return outputs
 
     def _outputs(
         self, runner: Runner, arrays: list[mx.array], host_values: HostRecords

@@ -19,6 +19,7 @@ from . import _native
 from .dtypes import ONNX_NAMES
 from .errors import OrtMlxError
 from .guards import HostRecords
+from .running import Cancelled
 
 Words: TypeAlias = Sequence[int]
 Translate: TypeAlias = Callable[[list[mx.array], HostRecords], list[mx.array]]
@@ -94,6 +95,8 @@ class Progressions:
         for last in _RANGES:
             try:
                 closure = self._unite(key, change, last, layout, arrays, translate)
+            except Cancelled:
+                raise
             except (OrtMlxError, RuntimeError, ValueError) as error:
                 reason = str(error)
                 continue

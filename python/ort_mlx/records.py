@@ -85,5 +85,3 @@ def _attribute(value: Any) -> Any:
         is_bfloat16 = ONNX_NAMES[value[0]] == "bfloat16"
         return mx.array(made).astype(mx.bfloat16) if is_bfloat16 else made
     return value
-
-

@@ -199,7 +199,7 @@ class Everywhere:
 
     def _wrap(self, original: Any) -> Any:
         @functools.wraps(original)
-        def __init__(
+        def initialize(
             session: Any,
             path_or_bytes: Any,
             sess_options: Any = None,
@@ -214,7 +214,7 @@ class Everywhere:
                 providers, provider_options = pairs or None, None
             original(session, path_or_bytes, sess_options, providers, provider_options, **kwargs)
 
-        return __init__
+        return initialize
 
     def _put_in_front(self, session_options: Any, pairs: list[Any]) -> tuple[Any, list[Any]]:
         register()
@@ -222,7 +222,7 @@ class Everywhere:
         by_name = EP_NAME in compat.onnxruntime().get_available_providers()
         if by_name and (pairs or not _has_providers(session_options)):
             return session_options, [(EP_NAME, self._strings), *others]
-        # Providers given by name replace those in the options, and ORT 1.24 knows us by device only.
+        # Names given here replace what is in the options, and ORT 1.24 takes us by device only.
         session_options = enable(session_options, **self._options)
         for name, options in others:
             if name != "CPUExecutionProvider":  # it comes last by itself
@@ -270,4 +270,3 @@ def _has_chosen(session_options: Any, pairs: list[tuple[str, dict[str, Any]]]) -
 def everywhere(**options: Any) -> Everywhere:
     """Put the provider in front in every InferenceSession from now on: see `Everywhere`."""
     return Everywhere(**options)
-

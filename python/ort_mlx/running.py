@@ -28,6 +28,10 @@ class Cancelled(OrtMlxError):
     """The Run was stopped by `ort_mlx.cancel`."""
 
 
+class TooLong(NotTraceable):
+    """A loop is too long for one closure with these inputs; with others it may not be."""
+
+
 class CancelFlag:
     """Set by `cancel` from any thread, looked at between steps of Runs that go step by step."""
 
@@ -72,6 +76,12 @@ def check_cancelled() -> None:
         _state.flag.check(_state.since)
 
 
+def check_length(trips: int) -> None:
+    """Raise TooLong when a trace would unroll this many iterations."""
+    if is_tracing() and trips > MAX_UNROLLED:
+        raise TooLong(f"a loop of more than {MAX_UNROLLED} iterations")
+
+
 def after_iteration(trip: int, *live: Any) -> None:
     """Called by loops after each iteration: bounds the graph, and lets the Run be stopped.
 
@@ -80,15 +90,13 @@ def after_iteration(trip: int, *live: Any) -> None:
         *live: tensors, and lists of them, that the rest of the loop needs.
 
     Raises:
-        NotTraceable: a trace would unroll too many iterations.
+        TooLong: a trace would unroll too many iterations.
         Cancelled: the Run was asked to stop.
     """
-    if is_tracing():
-        if trip > MAX_UNROLLED:
-            raise NotTraceable(f"a loop of more than {MAX_UNROLLED} iterations")
-        return
     check_cancelled()
-    if trip % EVAL_EVERY == 0:
+    if is_tracing():
+        check_length(trip)
+    elif trip % EVAL_EVERY == 0:
         mx.eval([_arrays(v) for v in live])
 
 

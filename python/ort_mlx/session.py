@@ -68,6 +68,13 @@ class EpSession:
             )
         return ("gpu" if gpu else "cpu") if self.options.device == "auto" else self.options.device
 
+    def _fuses(self) -> bool:
+        # On CUDA each fused kernel is compiled while running, some 20 s for a small model, and the
+        # steady state gains a few percent. The CPU backend would call a C++ compiler.
+        if self.device == "cpu" or self.options.fuse == "off":
+            return False
+        return self.options.fuse == "on" or bool(mx.metal.is_available())
+
     def claims(self, record: tuple[Any, ...]) -> bool:
         """Whether the only node of a graph record is claimed, bodies included."""
         if not self._was_asked:
@@ -142,7 +149,7 @@ class EpSession:
         plan_settings = PlanSettings(
             compiles=bool(self.options.routes),
             decodes="decode" in self.options.routes,
-            fuses=self.device == "gpu",
+            fuses=self._fuses(),
             threads=self.options.threads,
             cancel_flag=self.cancel_flag,
         )
@@ -174,8 +181,8 @@ class EpSession:
 
 _BY_POLICY: Final = "chosen by a policy, on a machine without a GPU"
 _NOT_ASKED: Final = (
-    "no GPU here and no option says to run on the CPU, so every node is left to the other providers; "
-    "ask with ort_mlx.enable(session_options) or the provider option device='cpu'"
+    "no GPU here and no option says to run on the CPU, so every node is left to the other "
+    "providers; ask with ort_mlx.enable(session_options) or the provider option device='cpu'"
 )
 
 
@@ -204,5 +211,3 @@ def _drops_initializers(nodes: list[Node], device: str) -> bool:
             else:
                 kept += value.constant.nbytes
     return prepared > kept
-
-

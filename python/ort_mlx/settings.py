@@ -14,6 +14,7 @@ from typing import Any, Final
 from .errors import OptionError
 
 DEVICES: Final = ("auto", "gpu", "cpu")
+SWITCH: Final = ("auto", "on", "off")
 ROUTES: Final = ("general", "decode")
 
 # The factory gives this to sessions that select us by device, as an ORT policy does too; asking by
@@ -40,6 +41,9 @@ class Options:
     )
     routes: tuple[str, ...] = _option(
         ROUTES, "ways to compile a partition; with none of them every Run is eager", ROUTES
+    )
+    fuse: str = _option(
+        "auto", "let MLX's compiler fuse closures: auto does on Metal, where that is quick", SWITCH
     )
     threads: int = _option(
         0, "threads of the CPU backend; 0 for the session's intra_op_num_threads, or all"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +20,8 @@ _MODES: Final[dict[str, Callable[[mx.array, mx.array], mx.array]]] = {
     "BRANCH_EQ": mx.equal,
     "BRANCH_NEQ": mx.not_equal,
 }
-_MODE_NAMES: Final = tuple(_MODES)
+_MEMBER: Final = "BRANCH_MEMBER"
+_MODE_NAMES: Final = (*_MODES, _MEMBER)  # as TreeEnsemble numbers them
 _BUILT: Final[WeakKeyDictionary[Node, Forest]] = WeakKeyDictionary()
 
 
@@ -38,6 +40,7 @@ class Forest:
     missing: mx.array | None  # whether NaN takes the true branch
     weights: mx.array  # [nodes, targets]
     voted: mx.array  # [nodes, targets], whether there is a weight at all
+    members: mx.array | None  # [nodes, most], the set that a node tests, filled up with NaN
 
     def walk(self, x: mx.array) -> mx.array:
         """The leaf in which each sample [batch, features] ends in each tree, [batch, trees]."""
@@ -48,13 +51,17 @@ class Forest:
         return at
 
     def _holds(self, value: mx.array, at: mx.array) -> mx.array:
-        threshold = self.threshold[at]
-        holds = _MODES[self.modes[0]](value, threshold)
+        holds = self._tests(self.modes[0], value, at)
         if len(self.modes) > 1:
             mode = self.mode[at]
             for index, name in enumerate(self.modes[1:], start=1):
-                holds = mx.where(mode == index, _MODES[name](value, threshold), holds)
+                holds = mx.where(mode == index, self._tests(name, value, at), holds)
         return holds if self.missing is None else holds | (mx.isnan(value) & self.missing[at])
+
+    def _tests(self, mode: str, value: mx.array, at: mx.array) -> mx.array:
+        if self.members is not None and mode == _MEMBER:
+            return (mx.expand_dims(value, -1) == self.members[at]).any(axis=-1)
+        return _MODES[mode](value, self.threshold[at])
 
 
 def forest_of(node: Node, votes: str, targets: int) -> Forest:
@@ -113,6 +120,7 @@ def _from_positions(attr: Callable[..., Any], targets: int) -> Forest:
     )
     weights = attr("leaf_weights").reshape(-1).tolist()
     splits = attr("nodes_splits").reshape(-1).tolist()
+    is_double = attr("nodes_splits").dtype.name == "float64"
     missing = attr("nodes_missing_value_tracks_true")
     return _flatten(
         list(attr("tree_roots")),
@@ -126,7 +134,25 @@ def _from_positions(attr: Callable[..., Any], targets: int) -> Forest:
         [*missing, *[0] * leaves] if missing else None,
         list(zip(ends, attr("leaf_targetids"), weights, strict=True)),
         targets,
+        mx.float64 if is_double else mx.float32,
+        _sets(modes, attr("membership_values"), leaves),
     )
+
+
+def _sets(modes: list[int], values: Any, leaves: int) -> list[list[float]] | None:
+    """The set of each node; they follow each other, each ended by a NaN."""
+    if values is None or _MODE_NAMES.index(_MEMBER) not in modes:
+        return None
+    sets: list[list[float]] = [[]]
+    for value in values.reshape(-1).tolist():
+        if math.isnan(value):
+            sets.append([])
+        else:
+            sets[-1].append(value)
+    taken = iter(sets)
+    found = [next(taken) if _MODE_NAMES[mode] == _MEMBER else [] for mode in modes]
+    most = max(len(members) for members in found)
+    return [m + [math.nan] * (most - len(m)) for m in [*found, *[[]] * leaves]]
 
 
 def _flatten(
@@ -136,6 +162,8 @@ def _flatten(
     missing: Sequence[int] | None,
     entries: list[tuple[int, int, float]],
     targets: int,
+    dtype: mx.Dtype = mx.float32,
+    members: list[list[float]] | None = None,
 ) -> Forest:
     feature, threshold, yes, no = tables
     present = tuple(dict.fromkeys(m for m in modes if m is not None)) or ("BRANCH_LEQ",)
@@ -150,12 +178,13 @@ def _flatten(
         modes=present,
         mode=mx.array([0 if m is None else present.index(m) for m in modes]),
         feature=mx.array(list(feature)),
-        threshold=mx.array(list(threshold), dtype=mx.float32),
+        threshold=mx.array(list(threshold), dtype=dtype),
         yes=mx.array(yes),
         no=mx.array(no),
         missing=mx.array([bool(m) for m in missing]) if missing and any(missing) else None,
-        weights=mx.array(weights, dtype=mx.float32).reshape(len(modes), targets),
+        weights=mx.array(weights, dtype=dtype).reshape(len(modes), targets),
         voted=mx.array(voted).reshape(len(modes), targets),
+        members=None if members is None else mx.array(members, dtype=dtype),
     )
 
 

@@ -15,7 +15,7 @@ import mlx.core as mx
 from ..hosts import HostBool, HostInt, Tensor, host_array, to_device, to_host
 from ..node import Node
 from ..registry import op
-from ..running import after_iteration
+from ..running import after_iteration, check_length
 from ._shapes import normalize_axis
 
 Body: TypeAlias = Callable[..., tuple[Tensor, ...]]
@@ -36,6 +36,7 @@ def loop(
 ) -> tuple[Tensor, ...]:
     carried: tuple[Tensor, ...] = v_initial
     going: Tensor = host_array(1 if cond is None else int(cond), "bool")
+    check_length(m or 0)
     rows: list[list[mx.array]] = [[] for _ in node.outputs[len(v_initial) :]]
     trip = 0
     while (m is None or trip < m) and bool(to_host(going).item()):
@@ -91,7 +92,9 @@ def scan(
         raise ValueError(f"the scan inputs have different lengths {sorted(lengths)}")
     outputs = node.bodies["body"].outputs[states:]
     rows: list[list[mx.array]] = [[] for _ in outputs]
-    for trip in range(lengths.pop()):
+    length = lengths.pop()
+    check_length(length)
+    for trip in range(length):
         results = body(*carried, *(x[trip] for x in sources))
         carried = results[:states]
         for column, row in zip(rows, results[states:], strict=True):

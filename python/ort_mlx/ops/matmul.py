@@ -47,6 +47,8 @@ def integer_matmul(a: mx.array, b: mx.array) -> mx.array:
     _require_inner(a, b)
     if b.ndim == 1:
         return mx.squeeze(integer_matmul(a, b[:, None]), -1)
+    if a.ndim == 1:
+        return mx.squeeze(integer_matmul(a[None], b), -2)
     if a.size * b.shape[-1] <= _SMALL:
         return mx.sum(a[..., None] * mx.expand_dims(b, -3), axis=-2).astype(a.dtype)
     limbs = range(a.dtype.size)

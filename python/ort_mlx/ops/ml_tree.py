@@ -158,15 +158,15 @@ _classifier("TreeEnsembleClassifier", (3,), {**_DOUBLES, "class_weights_as_tenso
 def _ensemble_claim(node: Node) -> Iterator[str]:
     if node.rank("x") not in (2, None):
         yield "the input is not a matrix"
-    if node.attr("membership_values") is not None:
-        yield "a node tests membership in a set"
+    if node.dtype("x") == "float64" and node.attr("post_transform", 0):
+        yield "a transform of float64 scores"  # MLX computes it with float32's precision
 
 
 @op(
     "TreeEnsemble",
     domain=ML,
     since=(5,),
-    types={"x": frozenset({"float32"})},
+    types={"x": frozenset({"float32", "float64"})},
     claim=_ensemble_claim,
 )
 def tree_ensemble(
@@ -191,5 +191,5 @@ def tree_ensemble(
     tree_roots: tuple[int, ...],
 ) -> mx.array:
     forest = from_positions(node, n_targets or 1)
-    scores = _aggregate(forest, forest.walk(batch_of(x)), _AGGREGATES[aggregate_function])
+    scores = _aggregate(forest, forest.walk(x), _AGGREGATES[aggregate_function])
     return transform(scores, _TRANSFORMS[post_transform])

@@ -225,8 +225,13 @@ def qlinear_mul(
     c_scale: mx.array,
     c_zero_point: mx.array | None = None,
 ) -> mx.array:
-    y = _values(a, a_scale, a_zero_point) * _values(b, b_scale, b_zero_point)
-    return _bytes(y, c_scale, c_zero_point, a.dtype)
+    one = mx.array(1.0)
+    y = _values(a, one, a_zero_point) * _values(b, one, b_zero_point)
+    y = y * (scalar(a_scale) * scalar(b_scale) / scalar(c_scale))
+    # ORT adds the zero point before it rounds, which decides where ties go.
+    if c_zero_point is not None:
+        y = y + scalar(c_zero_point).astype(mx.float32)
+    return saturate(y, None, a.dtype)
 
 
 @op("QLinearSigmoid", domain=MS, since=(1,), types={"x": BYTES})
