@@ -223,10 +223,15 @@ class BlockBuilder:
         given += [Argument(ABSENT)] * (len(positions) - len(given))
         made = self._new()
         label = f"{node}, preparing {', '.join(node.param_names[p] for p in positions)}"
-        self.block.steps.append(Step(label, partial(fn, node), tuple(given), (made,)))
+        self.block.steps.append(Step(label, _single(partial(fn, node)), tuple(given), (made,)))
         for p in positions:
             if p < len(arguments):
                 arguments[p] = Argument(made if p == positions[0] else ABSENT)
+
+
+def _single(fn: Callable[..., Any]) -> Callable[..., tuple[Any]]:
+    """The function with its result as the only output, even when that is a tuple."""
+    return lambda *values: (fn(*values),)
 
 
 def _keywords(node: Node, opdef: OpDef) -> dict[str, Any]:

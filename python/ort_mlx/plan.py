@@ -235,15 +235,15 @@ class Plan:
             self._takes_stretches = False
 
     def _run(self, arrays: list[mx.array], host_values: HostRecords) -> list[mx.array]:
-        in_stretches = self._takes_stretches or not self.is_traceable
-        if in_stretches and self._settings.compiles and self._backoff.may_try():
+        wants_stretches = self._takes_stretches or not self.is_traceable
+        in_stretches = wants_stretches and self._settings.compiles and self._backoff.may_try()
+        if in_stretches:
             try:
                 outputs = self._outputs(self._stretches, arrays, host_values)
                 mx.eval(outputs)
             except Cancelled:
                 raise
             except Exception as error:
-                self._closures.clear()
                 self._doubt = error
             else:
                 self._backoff.succeeded()
@@ -251,6 +251,8 @@ class Plan:
         outputs = self._outputs(self._eager, arrays, host_values)
         if self._doubt is not None:
             mx.eval(outputs)  # a mistake of the user's comes up again here
+            if in_stretches:
+                self._closures.clear()  # which one failed is not known
             self._backoff.failed()
             self._closures.count_failure()
             self.note_failure(str(self._doubt))

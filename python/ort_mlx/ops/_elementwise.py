@@ -80,8 +80,9 @@ def softmax(x: mx.array, axes: tuple[int, ...]) -> mx.array:
 def log_sum_exp(x: mx.array, axes: tuple[int, ...], keepdims: bool) -> mx.array:
     """log(sum(exp(x))) without overflow; x is not empty."""
     if x.dtype != mx.float64:
-        return mx.logsumexp(x, axis=axes, keepdims=keepdims)
-    top = mx.max(x, axis=axes, keepdims=True)
-    shift = mx.where(mx.isinf(top), 0.0, top)
-    total = mx.log(mx.sum(exp(x - shift), axis=axes, keepdims=True)) + shift
+        total = mx.logsumexp(x, axis=axes, keepdims=True)  # without keepdims it is not shapeless
+    else:
+        top = mx.max(x, axis=axes, keepdims=True)
+        shift = mx.where(mx.isinf(top), 0.0, top)
+        total = mx.log(mx.sum(exp(x - shift), axis=axes, keepdims=True)) + shift
     return total if keepdims else mx.squeeze(total, axis=axes)

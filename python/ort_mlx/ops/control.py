@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import mlx.core as mx
 
-from ..hosts import HostBool, HostInt, Tensor, host_array, to_device, to_host
+from ..hosts import HostBool, HostInt, HostInts, Tensor, host_array, to_device, to_host
 from ..node import Node
 from ..registry import op
 from ..running import after_iteration, check_length
@@ -108,6 +108,50 @@ def scan(
         made = _empty(value.shape, value.dtype) if made is None else made
         stacked.append(mx.moveaxis(made, 0, normalize_axis(axis, made.ndim)))
     return (*carried, *stacked)
+
+
+def _batch_claim(node: Node) -> Iterator[str]:
+    if any(v is None for v in node.inputs[1:]):
+        yield "an input is omitted"
+    if any(v is not None and v.shape and v.shape[0] == 0 for v in node.inputs[1:]):
+        yield "the batch is empty"
+
+
+@op("Scan", since=(8,), claim=_batch_claim)
+def scan_8(
+    sequence_lens: HostInts | None,
+    *initial_state_and_scan_inputs: mx.array,
+    body: Body,
+    num_scan_inputs: int,
+    directions: tuple[int, ...] | None = None,
+    node: Node,
+) -> tuple[Tensor, ...]:
+    first, scanned = initial_state_and_scan_inputs[0], initial_state_and_scan_inputs[-1]
+    if not first.shape[0]:
+        raise ValueError("the batch is empty")
+    states = len(initial_state_and_scan_inputs) - num_scan_inputs
+    whole = scanned.shape[1]
+    made = []
+    for row in range(first.shape[0]):
+        length = sequence_lens[row] if sequence_lens else whole
+        values = [x[row] for x in initial_state_and_scan_inputs]
+        values[states:] = [x[:length] for x in values[states:]]
+        results = scan(
+            *values,
+            body=body,
+            num_scan_inputs=num_scan_inputs,
+            scan_input_directions=directions,
+            node=node,
+        )
+        kept = [to_device(r) for r in results]
+        kept[states:] = [_filled_up(y, whole) for y in kept[states:]]
+        made.append(kept)
+    return tuple(mx.stack(column) for column in zip(*made, strict=True))
+
+
+def _filled_up(y: mx.array, length: int) -> mx.array:
+    """Zeros after the rows of a shorter sequence."""
+    return mx.pad(y, [(0, length - y.shape[0]), *[(0, 0)] * (y.ndim - 1)])
 
 
 def _in_order(x: mx.array, axis: int, backwards: int) -> mx.array:

@@ -22,6 +22,27 @@ def _nbits_claim(node: Node) -> Iterator[str]:
         yield f"{bits} bits"
 
 
+def _prepared(
+    node: Node,
+    b: mx.array,
+    scales: mx.array,
+    zero_points: mx.array | None,
+    g_idx: mx.array | None,
+) -> Packed | mx.array | None:
+    """The weight in MLX's layout, or dequantized where that has none; None when it is empty."""
+    if 0 in b.shape:  # a projection left out of the model
+        return None
+    rows, columns = node.attr("N"), node.attr("K")
+    bits, block = node.attr("bits", 4), node.attr("block_size")
+    b, scales, zeros = _rows(
+        b, scales, zero_points, rows=rows, columns=columns, bits=bits, block=block
+    )
+    packed = None if g_idx is not None else pack(b, scales, zeros, bits=bits, block=block)
+    if packed is not None:
+        return packed
+    return _weight(b, scales, zeros, g_idx, columns=columns, bits=bits, block=block)
+
+
 @op(
     "MatMulNBits",
     domain=MS,
@@ -29,10 +50,11 @@ def _nbits_claim(node: Node) -> Iterator[str]:
     types={"a": SINGLES, "scales": SINGLES, "zero_points": SINGLES | {"uint8"}},
     fixed={"weight_prepacked": 0},
     claim=_nbits_claim,
+    prepare={("b", "scales", "zero_points", "g_idx"): _prepared},
 )
 def matmul_nbits(
     a: mx.array,
-    b: mx.array,
+    b: Packed | mx.array | None,
     scales: mx.array,
     zero_points: mx.array | None = None,
     g_idx: mx.array | None = None,
@@ -44,18 +66,12 @@ def matmul_nbits(
     bits: int = 4,
     block_size: int,
 ) -> mx.array:
-    if 0 in b.shape or 0 in a.shape:  # a projection left out of the model, or no rows
+    if b is None or 0 in a.shape:
         y = mx.zeros((*a.shape[:-1], N), dtype=a.dtype)
+    elif isinstance(b, Packed):
+        y = _product(a, b)
     else:
-        b, scales, zeros = _rows(
-            b, scales, zero_points, rows=N, columns=K, bits=bits, block=block_size
-        )
-        packed = None if g_idx is not None else pack(b, scales, zeros, bits=bits, block=block_size)
-        if packed is None:
-            weight = _weight(b, scales, zeros, g_idx, columns=K, bits=bits, block=block_size)
-            y = a @ weight.astype(a.dtype).T
-        else:
-            y = _product(a, packed)
+        y = a @ b.astype(a.dtype).T
     return y if bias is None else y + bias
 
 
