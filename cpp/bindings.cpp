@@ -5,6 +5,7 @@
 #include <mlx/stream.h>
 #include <mlx/version.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -61,11 +62,16 @@ NB_MODULE(_native, m) {
       .def_prop_ro("nbytes", &Closure::nbytes)
       .def("replay", &Closure::replay, "inputs"_a, "step"_a = 0,
            "The graph on these arrays, not yet evaluated.");
-  m.def("capture", &Closure::capture, "placeholders"_a, "outputs"_a, "threads"_a = 0,
+  m.def(
+      "capture",
+      [](const std::vector<mlx::core::array>& placeholders,
+         const std::vector<mlx::core::array>& outputs,
+         int threads) { return Closure::capture(placeholders, outputs, threads); },
+      "placeholders"_a, "outputs"_a, "threads"_a = 0,
         "Capture the graph from placeholders to outputs as a Closure.");
   m.def("sample", &Closure::sample, "placeholders"_a, "outputs"_a, "threads"_a = 0,
         "Capture the graph as it was traced, for `unite`.");
-  m.def("unite", &unite, "samples"_a, "steps"_a,
+  m.def("unite", &unite, "samples"_a, "steps"_a, "checks"_a,
         "One closure for the progression that the samples were traced at; RuntimeError says why not.");
   m.def(
       "placeholder",

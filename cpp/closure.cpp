@@ -35,7 +35,10 @@ class Capture {
     closure_->value_count_ = next_id_;
   }
 
-  std::shared_ptr<const Closure> take() { return std::move(closure_); }
+  std::shared_ptr<const Closure> take(std::vector<IndexCheck> checks = {}) {
+    closure_->checks_ = std::move(checks);
+    return std::move(closure_);
+  }
 
  private:
   static bool is_leaf(const mx::array& a) {
@@ -167,8 +170,8 @@ class Capture {
 
 std::shared_ptr<const Closure> Closure::capture(const std::vector<mx::array>& placeholders,
                                                 const std::vector<mx::array>& outputs,
-                                                int threads) {
-  return Capture(placeholders, outputs, threads, false).take();
+                                                int threads, std::vector<IndexCheck> checks) {
+  return Capture(placeholders, outputs, threads, false).take(std::move(checks));
 }
 
 std::shared_ptr<const Closure> Closure::sample(const std::vector<mx::array>& placeholders,

@@ -17,6 +17,12 @@ namespace mx = mlx::core;
 // An array that stands for an input while tracing: it has a shape and a dtype, but no data.
 mx::array make_placeholder(mx::Shape shape, mx::Dtype dtype);
 
+// Values of an input that must lie in [-size, size), because they index an axis of that size.
+struct IndexCheck {
+  size_t input;
+  Line size;
+};
+
 class Closure {
  public:
   // Walks the graph behind `outputs` back to `placeholders`. What does not depend on them is
@@ -24,7 +30,8 @@ class Closure {
   // exchanged for better ones, which use `threads` threads (0: one for each processor).
   static std::shared_ptr<const Closure> capture(const std::vector<mx::array>& placeholders,
                                                 const std::vector<mx::array>& outputs,
-                                                int threads = 0);
+                                                int threads = 0,
+                                                std::vector<IndexCheck> checks = {});
 
   // The graph as it was traced, nothing folded or merged: what `unite` compares.
   static std::shared_ptr<const Closure> sample(const std::vector<mx::array>& placeholders,
@@ -35,6 +42,7 @@ class Closure {
   // a progression.
   std::vector<mx::array> replay(std::vector<mx::array> inputs, int64_t step = 0) const;
 
+  const std::vector<IndexCheck>& checks() const { return checks_; }
   size_t input_count() const { return input_count_; }
   size_t node_count() const { return nodes_.size(); }
   // Memory that only this closure holds on to: its tape, and constants it folded itself.
@@ -61,6 +69,7 @@ class Closure {
   std::vector<GrowingConstant> growing_constants_;
   std::vector<Node> nodes_;
   std::vector<uint32_t> outputs_;
+  std::vector<IndexCheck> checks_;
 };
 
 }  // namespace ort_mlx

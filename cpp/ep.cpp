@@ -129,6 +129,7 @@ OrtNodeComputeInfo* Ep::compile_one(const OrtGraph* graph, const OrtNode* fused_
         .constant_inputs = nb::cast<std::vector<size_t>>(plan.attr("constant_inputs")),
         .host_inputs = nb::cast<std::vector<size_t>>(plan.attr("host_inputs")),
         .array_inputs = nb::cast<std::vector<size_t>>(plan.attr("array_inputs")),
+        .array_names = nb::cast<std::vector<std::string>>(plan.attr("array_names")),
         .is_traceable = nb::cast<bool>(plan.attr("is_traceable")),
         .threads = nb::cast<int>(plan.attr("threads")),
     };

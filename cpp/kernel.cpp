@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "boundary.h"
 #include "dtype.h"
@@ -17,10 +18,24 @@ namespace {
 
 constexpr unsigned kMaxBackoffShift = 10;
 
-size_t byte_size(const TensorView& tensor) {
-  size_t n = mlx_dtype(tensor.dtype).value().size();
+size_t count_of(const TensorView& tensor) {
+  size_t n = 1;
   for (size_t i = 0; i < tensor.rank; ++i) n *= static_cast<size_t>(tensor.dims[i]);
   return n;
+}
+
+size_t byte_size(const TensorView& tensor) {
+  return mlx_dtype(tensor.dtype).value().size() * count_of(tensor);
+}
+
+// The first value that is not in [-size, size).
+template <class T>
+std::optional<int64_t> first_outside(const TensorView& tensor, int64_t size) {
+  const T* values = static_cast<const T*>(tensor.bytes);
+  for (size_t i = 0; i < count_of(tensor); ++i) {
+    if (values[i] < -size || values[i] >= size) return values[i];
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -132,6 +147,7 @@ bool Kernel::run_closure(OrtKernelContext* context) {
     auto found = closures_->find(key_);
     if (found.closure == nullptr) found = trace();
     if (found.closure == nullptr) return false;
+    check_indices(found);
     outputs = found.closure->replay(wrapped_inputs(), found.step);
     mx::eval(outputs);
   } catch (const Error& error) {
@@ -153,6 +169,7 @@ ClosureCache::Found Kernel::trace() {
     placeholders.push_back(make_placeholder(shape_of(view), mlx_dtype(view.dtype).value()));
   }
   std::vector<mx::array> outputs;
+  std::vector<IndexCheck> checks;
   bool serves_progression = false;
   const bool is_traced = with_python([&] {
     nb::list inputs;
@@ -162,15 +179,32 @@ ClosureCache::Found Kernel::trace() {
     serves_progression = nb::isinstance<nb::bool_>(made);
     if (made.is_none() || serves_progression) return false;
     for (nb::handle output : made) outputs.push_back(nb::cast<mx::array>(output));
+    for (nb::handle check : plan_.get().attr("checks")) {
+      checks.push_back({nb::cast<size_t>(check.attr("position")),
+                        Line{nb::cast<int64_t>(check.attr("size")), 0}});
+    }
     return true;
   });
   // The plan puts a closure that serves a whole progression of keys into the cache by itself.
   if (serves_progression) return closures_->find(key_);
   if (!is_traced) return {};
   for (auto& output : outputs) output = mx::contiguous(output);
-  auto closure = Closure::capture(placeholders, outputs, facts_.threads);
+  auto closure = Closure::capture(placeholders, outputs, facts_.threads, std::move(checks));
   closures_->insert(key_, closure);
   return {closure, 0};
+}
+
+void Kernel::check_indices(const ClosureCache::Found& found) const {
+  for (const IndexCheck& check : found.closure->checks()) {
+    const TensorView& view = arrays_.at(check.input);
+    const int64_t size = check.size.at(found.step);
+    const auto outside = view.dtype == onnx_dtype(mx::int64) ? first_outside<int64_t>(view, size)
+                                                             : first_outside<int32_t>(view, size);
+    if (!outside) continue;
+    throw Error(kInvalidArgument, "ort_mlx: index " + std::to_string(*outside) +
+                                      " is out of range for an axis of " + std::to_string(size) +
+                                      "; it is in input '" + facts_.array_names.at(check.input) + "'");
+  }
 }
 
 void Kernel::note_failure(const std::string& what) {

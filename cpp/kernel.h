@@ -19,6 +19,7 @@ struct PlanFacts {
   std::vector<size_t> constant_inputs;  // kernel inputs that never change, wrapped on the first Run
   std::vector<size_t> host_inputs;      // kernel inputs handed to the plan as host values
   std::vector<size_t> array_inputs;     // kernel inputs handed to the plan as arrays
+  std::vector<std::string> array_names;  // of array_inputs, for messages
   bool is_traceable;                    // false: no closure can serve it, go step by step
   int threads;                          // of the CPU backend; 0 for all
 };
@@ -35,6 +36,7 @@ class Kernel : public OrtNodeComputeInfo {
   void bind_constants(OrtKernelContext* context);
   bool run_closure(OrtKernelContext* context);
   ClosureCache::Found trace();
+  void check_indices(const ClosureCache::Found& found) const;
   void run_steps(OrtKernelContext* context);
   void note_failure(const std::string& what);
   void publish(OrtKernelContext* context, std::vector<mx::array> outputs);

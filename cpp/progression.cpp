@@ -47,6 +47,19 @@ class Uniter {
     emit();
   }
 
+  void unite_checks(const std::vector<std::vector<std::pair<size_t, int64_t>>>& checks) {
+    for (size_t i = 0; i < checks.at(0).size(); ++i) {
+      std::vector<int64_t> sizes;
+      for (const auto& sample : checks) {
+        if (sample.size() != checks[0].size() || sample[i].first != checks[0][i].first) {
+          refuse("the indices are used in different ways");
+        }
+        sizes.push_back(sample[i].second);
+      }
+      closure_->checks_.push_back({checks[0][i].first, fit_.line(sizes)});
+    }
+  }
+
   std::shared_ptr<const Closure> take() { return std::move(closure_); }
 
  private:
@@ -188,12 +201,16 @@ class Uniter {
   std::vector<size_t> node_ids_;  // the id of each node's first output, in the samples
 };
 
-std::shared_ptr<const Closure> unite(const std::vector<std::shared_ptr<const Closure>>& samples,
-                                     const std::vector<int64_t>& steps) {
-  if (samples.size() < 2 || samples.size() != steps.size() || steps[0] != 0 || steps[1] == 0) {
+std::shared_ptr<const Closure> unite(
+    const std::vector<std::shared_ptr<const Closure>>& samples, const std::vector<int64_t>& steps,
+    const std::vector<std::vector<std::pair<size_t, int64_t>>>& checks) {
+  if (samples.size() < 2 || samples.size() != steps.size() || samples.size() != checks.size() ||
+      steps[0] != 0 || steps[1] == 0) {
     throw std::invalid_argument("ort_mlx: a progression needs samples from step 0 on");
   }
-  return Uniter(samples, steps).take();
+  Uniter uniter(samples, steps);
+  uniter.unite_checks(checks);
+  return uniter.take();
 }
 
 }  // namespace ort_mlx

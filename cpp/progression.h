@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "closure.h"
@@ -14,8 +15,10 @@
 namespace ort_mlx {
 
 // Samples as `Closure::sample` makes them, with the step of each: the first is 0, the second is not.
+// `checks` has the input and the size of each index check, for each sample.
 // Throws std::runtime_error with the reason when they are not linear.
-std::shared_ptr<const Closure> unite(const std::vector<std::shared_ptr<const Closure>>& samples,
-                                     const std::vector<int64_t>& steps);
+std::shared_ptr<const Closure> unite(
+    const std::vector<std::shared_ptr<const Closure>>& samples, const std::vector<int64_t>& steps,
+    const std::vector<std::vector<std::pair<size_t, int64_t>>>& checks);
 
 }  // namespace ort_mlx

@@ -11,6 +11,7 @@ import mlx.core as mx
 from . import _native
 from .attempts import Backoff
 from .blocks import ABSENT, Block, BlockBuilder, Step
+from .bounds import Check, watching
 from .compiled import CompiledRunner
 from .errors import InputError
 from .execute import Frame, Runner
@@ -79,12 +80,14 @@ class Plan:
             i for i, slot in enumerate(slots) if slot in inputs and slot not in steering
         ]
         self._input_names = [kernel_inputs[i] for i in self.array_inputs + self.host_inputs]
+        self.array_names = [kernel_inputs[i] for i in self.array_inputs]
         self._host_slots = [slots[i] for i in self.host_inputs]
         self._array_slots = [slots[i] for i in self.array_inputs]
 
         self.reasons = tuple(untraceable(self.block))
         self.is_traceable = settings.compiles and not self.reasons
         self._closures = closures
+        self.checks: list[Check] = []  # of the last translation
         self.progressions = Progressions(closures, settings.threads)
         self.failures: deque[str] = deque(maxlen=_KEPT)
         self.misses: deque[str] = deque(maxlen=_KEPT)
@@ -194,7 +197,7 @@ class Plan:
             self._takes_stretches = True
             return None
         if self._settings.decodes and self.progressions.serve(
-            key, placeholders, host_values, self._traced
+            key, placeholders, host_values, self._sample
         ):
             return True
         return self._traced(placeholders, host_values)
@@ -206,6 +209,11 @@ class Plan:
         self._takes_stretches = True
         if reason not in self.reasons:
             self.reasons = (*self.reasons, reason)
+
+    def _sample(
+        self, placeholders: list[mx.array], host_values: HostRecords
+    ) -> tuple[list[mx.array], list[Check]]:
+        return self._traced(placeholders, host_values), self.checks
 
     def _traced(self, placeholders: list[mx.array], host_values: HostRecords) -> list[mx.array]:
         def translate(*arrays: mx.array) -> list[mx.array]:
@@ -259,6 +267,14 @@ class Plan:
         return outputs
 
     def _outputs(
+        self, runner: Runner, arrays: list[mx.array], host_values: HostRecords
+    ) -> list[mx.array]:
+        with watching(arrays) as checks:
+            made = self._run_block(runner, arrays, host_values)
+        self.checks = checks
+        return made
+
+    def _run_block(
         self, runner: Runner, arrays: list[mx.array], host_values: HostRecords
     ) -> list[mx.array]:
         frame = self.block.template.copy()

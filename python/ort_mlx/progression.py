@@ -16,13 +16,15 @@ import mlx.core as mx
 import numpy as np
 
 from . import _native
+from .bounds import Check
 from .dtypes import ONNX_NAMES
 from .errors import OrtMlxError
 from .guards import HostRecords
 from .running import Cancelled
 
 Words: TypeAlias = Sequence[int]
-Translate: TypeAlias = Callable[[list[mx.array], HostRecords], list[mx.array]]
+Sample: TypeAlias = tuple[list[mx.array], list[Check]]
+Translate: TypeAlias = Callable[[list[mx.array], HostRecords], Sample]
 
 # How many steps ahead to serve, best first; each try traces the graph at a few of them.
 _RANGES: Final = (2048, 128, 16)
@@ -126,7 +128,7 @@ class Progressions:
         translate: Translate,
     ) -> _native.Closure:
         steps = sorted({0, 1, 2, last // 3, 2 * last // 3 + 1, last - 1, last})
-        samples = []
+        samples, checks = [], []
         for step in steps:
             words = [(w + c * step) & _MASK for w, c in zip(key, change, strict=True)]
             shapes, records = layout.decode(words)
@@ -134,6 +136,8 @@ class Progressions:
                 _native.placeholder(list(shape), like)
                 for shape, like in zip(shapes, arrays, strict=True)
             ]
-            outputs = [mx.contiguous(o) for o in translate(placeholders, records)]
+            outputs, asked = translate(placeholders, records)
+            outputs = [mx.contiguous(o) for o in outputs]
             samples.append(_native.sample(placeholders, outputs, self._threads))
-        return _native.unite(samples, steps)
+            checks.append([(c.position, c.size) for c in asked])
+        return _native.unite(samples, steps, checks)

@@ -57,8 +57,6 @@ def decline_scores(node: Node) -> Iterator[str]:
     """The claim shared by all models: known transforms, integer labels, a plain batch."""
     if (name := node.attr("post_transform", "NONE")) not in _TRANSFORMS:
         yield f"post_transform {name} is unknown"
-    if node.attr("classlabels_strings"):
-        yield "class labels are strings"
     if (node.rank("x") or 0) > 2:
         yield "the input has more than two axes"
 

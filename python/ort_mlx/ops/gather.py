@@ -1,8 +1,8 @@
 """Reading elements by index.
 
 MLX adds the dimension to a negative index, as ONNX asks. An index outside the dimension is an error
-in ONNX; here a constant one is left to another provider, while one that is only known on the device
-reads an arbitrary element, since looking at it would stop the device.
+in ONNX; here a constant one is left to another provider, one that comes in with a Run is an error too,
+and one that is only known on the device is clamped, since looking at it would stop the device.
 Sources: ONNX Gather, GatherElements, GatherND; mlx.core.take, mlx.core.take_along_axis.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import mlx.core as mx
 
+from ..bounds import inside
 from ..dtypes import INDICES
 from ..node import Node
 from ..registry import op
@@ -44,7 +45,8 @@ def index_nd_claim(node: Node) -> Iterator[str]:
 
 @op("Gather", since=(1, 11, 13), types={"indices": INDICES}, claim=index_claim)
 def gather(data: mx.array, indices: mx.array, *, axis: int = 0) -> mx.array:
-    return mx.take(data, indices, axis=normalize_axis(axis, data.ndim))
+    axis = normalize_axis(axis, data.ndim)
+    return mx.take(data, inside(indices, data.shape[axis]), axis=axis)
 
 
 @op("GatherElements", since=(11, 13), types={"indices": INDICES}, claim=index_claim)
@@ -54,7 +56,7 @@ def gather_elements(data: mx.array, indices: mx.array, *, axis: int = 0) -> mx.a
         raise ValueError(f"the ranks differ, got shapes {data.shape} and {indices.shape}")
     near = [slice(size) for size in indices.shape]
     near[axis] = slice(None)
-    return mx.take_along_axis(data[tuple(near)], indices, axis=axis)
+    return mx.take_along_axis(data[tuple(near)], inside(indices, data.shape[axis]), axis=axis)
 
 
 def position_dtype(count: int) -> mx.Dtype:
@@ -68,7 +70,8 @@ def row_numbers(indices: mx.array, shape: tuple[int, ...], dtype: mx.Dtype) -> m
         return mx.zeros(indices.shape[:-1], dtype=dtype)
     indices = indices.astype(dtype)
     sizes, strides = mx.array(shape, dtype=dtype), mx.array(strides_of(shape), dtype=dtype)
-    return mx.sum(mx.where(indices < 0, indices + sizes, indices) * strides, axis=-1)
+    indices = mx.clip(mx.where(indices < 0, indices + sizes, indices), 0, sizes - 1)
+    return mx.sum(indices * strides, axis=-1)
 
 
 def _gather_nd(data: mx.array, indices: mx.array, batch_dims: int) -> mx.array:

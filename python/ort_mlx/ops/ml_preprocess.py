@@ -157,10 +157,7 @@ _TABLES = ("int64s", "floats", "tensor")
 
 def _label_claim(node: Node) -> Iterator[str]:
     keys, values = (_table(node.attributes, kind) for kind in ("keys", "values"))
-    strings = node.attr("keys_strings") or node.attr("values_strings")
-    if strings or any(isinstance(entry, str | bytes) for entry in (*keys[:1], *values[:1])):
-        yield "keys or values are strings"
-    elif len(keys) != len(values) or not keys:
+    if len(keys) != len(values) or not keys:
         yield "keys and values are not of the same length"
     elif len({"nan" if key != key else key for key in keys}) != len(keys):
         yield "a key is repeated"  # ONNX takes the last of them, ONNX Runtime the first
