@@ -1,0 +1,96 @@
+"""Cases as the claim and the op functions see them, without a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import mlx.core as mx
+import numpy as np
+import onnx
+from ort_mlx import hosts
+from ort_mlx.dtypes import ONNX_NAMES
+from ort_mlx.node import Constant, Node, Value
+
+from support import schemas
+from support.case import Array, Case, Dim
+
+
+def node_of(c: Case, version: int, dtype: str) -> Node:
+    """The node of a case as the native layer would describe it."""
+    values = [
+        None if a is None else _value(f"x{i}", a, x.shape, x.constant)
+        for i, (x, a) in enumerate(zip(c.inputs, c.arrays(dtype, 0), strict=True))
+    ]
+    made = ONNX_NAMES[c.attributes["dtype"]] if "dtype" in c.attributes else dtype
+    outputs = [
+        Value(f"y{i}", made, None) if wanted else None for i, wanted in enumerate(c.outputs)
+    ]
+    attributes = dict(_defaults(c, version))
+    attributes |= {k: _attribute(v) for k, v in c.attributes.items()}
+    return Node(
+        0, "node", c.domain, c.op_type, version, tuple(values), tuple(outputs), attributes
+    )
+
+
+def _defaults(c: Case, version: int) -> dict[str, Any]:
+    """ORT shows a node with the defaults of its schema filled in."""
+    schema = schemas.all_schemas()[c.domain, c.op_type, version]
+    return {
+        k: v for k, v in schema.attributes.items() if v is not None and v is not schemas.REQUIRED
+    }
+
+
+def _attribute(value: Any) -> Any:
+    if isinstance(value, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(value)
+    return tuple(value) if isinstance(value, (list, tuple)) else value
+
+
+def _value(name: str, a: Array, shape: tuple[int | Dim, ...], constant: bool) -> Value:
+    dims = tuple(str(d) if isinstance(d, Dim) else d for d in shape)
+    made = None
+    if constant:
+        made = Constant(a.dtype.name, a.shape, a.nbytes, lambda: a, lambda: to_mlx(a))
+    return Value(name, a.dtype.name, dims, made)
+
+
+def to_mlx(a: Array) -> mx.array:
+    """An array as MLX has it."""
+    if a.dtype == ml_dtypes.bfloat16:
+        return mx.array(a.astype(np.float32)).astype(mx.bfloat16)
+    return hosts.array_of(np.asarray(a))
+
+
+def call(c: Case, version: int, dtype: str) -> tuple[Callable[..., Any], list[list[mx.array]]]:
+    """A function of a case's array inputs, and these inputs in each round.
+
+    Host parameters are bound to their values in the first round.
+    """
+    node = node_of(c, version, dtype)
+    opdef = c.opdef
+    keywords: dict[str, Any] = {k: v for k, v in node.attributes.items() if k in opdef.attributes}
+    if opdef.wants_node:
+        keywords["node"] = node
+    fixed: dict[int, Any] = {}
+    rounds: list[list[mx.array]] = [[], []]
+    for i, first in enumerate(c.arrays(dtype, 0)):
+        param = opdef.param(i)
+        assert param is not None
+        if first is None:
+            fixed[i] = None
+        elif param.host is not None:
+            fixed[i] = param.host.convert(first)
+        else:
+            for turn in (0, 1):
+                array = to_mlx(c.arrays(dtype, turn)[i])  # type: ignore[arg-type]
+                rounds[turn].append(array if param.prepare is None else param.prepare(array))
+
+    def run(*arrays: mx.array) -> Any:
+        rest = iter(arrays)
+        return opdef.fn(
+            *(fixed[i] if i in fixed else next(rest) for i in range(len(c.inputs))), **keywords
+        )
+
+    return run, rounds
