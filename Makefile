@@ -12,6 +12,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 DONE := $(VENV)/.done
 BACKEND ?= $(shell sh scripts/choose_backend.sh)
 MLX := mlx$(if $(BACKEND),[$(BACKEND)])==0.32.4
+BLAS := $(if $(filter cpu,$(BACKEND)),'scipy-openblas32>=0.3.30')
 JOBS ?= 2
 
 NATIVE := CMakeLists.txt $(wildcard cpp/*.cpp cpp/*.h cpp/cpu/*.cpp cpp/cpu/*.h)
@@ -38,7 +39,7 @@ $(DONE)/venv:
 
 $(DONE)/build: pyproject.toml $(DONE)/venv
 	@echo "==> installing what the build needs, and $(MLX)"
-	@$(PIP) install --group build '$(MLX)' 'numpy>=1.26' 'typer>=0.15' 'rich>=13'
+	@$(PIP) install --group build '$(MLX)' $(BLAS) 'numpy>=1.26' 'typer>=0.15' 'rich>=13'
 	@touch $@
 
 $(DONE)/install: $(NATIVE) pyproject.toml $(DONE)/build
