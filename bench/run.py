@@ -1,8 +1,10 @@
 """Time cases on MLX and on ORT's CPU provider, in turns, in one process.
 
-python bench/run.py                       every case
-python bench/run.py --case conv --case vad    those whose name contains one of these
-python bench/run.py --save before.json    keep the figures for bench/compare.py
+Without arguments every case runs:
+
+    python bench/run.py
+    python bench/run.py --case conv --case vad    only those whose name contains one of these
+    python bench/run.py --save before.json        keep the figures for bench/compare.py
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@
 #include "closure.h"
 #include "closure_cache.h"
 #include "cpu/blas.h"
+#include "custom_op.h"
 #include "ep.h"
 #include "progression.h"
 #include "python.h"
@@ -68,11 +69,12 @@ NB_MODULE(_native, m) {
          const std::vector<mlx::core::array>& outputs,
          int threads) { return Closure::capture(placeholders, outputs, threads); },
       "placeholders"_a, "outputs"_a, "threads"_a = 0,
-        "Capture the graph from placeholders to outputs as a Closure.");
+      "Capture the graph from placeholders to outputs as a Closure.");
   m.def("sample", &Closure::sample, "placeholders"_a, "outputs"_a, "threads"_a = 0,
         "Capture the graph as it was traced, for `unite`.");
   m.def("unite", &unite, "samples"_a, "steps"_a, "checks"_a,
-        "One closure for the progression that the samples were traced at; RuntimeError says why not.");
+        "One closure for the progression that the samples were traced at; RuntimeError says why "
+        "not.");
   m.def(
       "placeholder",
       [](const mlx::core::array& like) { return make_placeholder(like.shape(), like.dtype()); },
@@ -87,7 +89,8 @@ NB_MODULE(_native, m) {
   nb::class_<ClosureCache>(m, "ClosureCache", "The closures of one session, least recent out.")
       .def(nb::init<size_t, size_t>(), "max_closures"_a, "max_bytes"_a)
       .def(
-          "find", [](ClosureCache& self, nb::bytes key) { return self.find(words_of(key)).closure; },
+          "find",
+          [](ClosureCache& self, nb::bytes key) { return self.find(words_of(key)).closure; },
           "key"_a)
       .def(
           "insert",
@@ -121,6 +124,18 @@ NB_MODULE(_native, m) {
             return made;
           },
           "What happened so far, by name.");
+
+  m.def(
+      "add_custom_op",
+      [](std::string domain, std::string name, int since_version, size_t required_inputs,
+         size_t optional_inputs, bool has_variadic_input, size_t outputs, nb::object infer) {
+        CustomOps::instance().add({std::move(domain), std::move(name), since_version,
+                                   required_inputs, optional_inputs, has_variadic_input, outputs},
+                                  std::move(infer));
+      },
+      "domain"_a, "name"_a, "since_version"_a, "required_inputs"_a, "optional_inputs"_a,
+      "has_variadic_input"_a, "outputs"_a, "infer"_a,
+      "Give ORT the schema of an operator that the provider runs.");
 
   m.def("mlx_version", [] { return std::string(mlx::core::version()); }, "Of the loaded libmlx.");
   m.def("load_blas", &cpu::load_blas, "path"_a,

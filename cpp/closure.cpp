@@ -169,14 +169,13 @@ class Capture {
 };
 
 std::shared_ptr<const Closure> Closure::capture(const std::vector<mx::array>& placeholders,
-                                                const std::vector<mx::array>& outputs,
-                                                int threads, std::vector<IndexCheck> checks) {
+                                                const std::vector<mx::array>& outputs, int threads,
+                                                std::vector<IndexCheck> checks) {
   return Capture(placeholders, outputs, threads, false).take(std::move(checks));
 }
 
 std::shared_ptr<const Closure> Closure::sample(const std::vector<mx::array>& placeholders,
-                                               const std::vector<mx::array>& outputs,
-                                               int threads) {
+                                               const std::vector<mx::array>& outputs, int threads) {
   return Capture(placeholders, outputs, threads, true).take();
 }
 
@@ -195,8 +194,7 @@ std::vector<mx::array> Closure::replay(std::vector<mx::array> values, int64_t st
     } else if (node.shapes.size() == 1) {
       values.emplace_back(node.shapes[0], node.dtypes[0], node.primitive, std::move(inputs));
     } else {
-      for (auto& made :
-           mx::array::make_arrays(node.shapes, node.dtypes, node.primitive, inputs)) {
+      for (auto& made : mx::array::make_arrays(node.shapes, node.dtypes, node.primitive, inputs)) {
         values.push_back(std::move(made));
       }
     }

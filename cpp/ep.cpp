@@ -70,16 +70,15 @@ Ep::Ep(const Runtime& ort, const OrtLogger* logger, nb::object session)
 }
 
 // Bodies are partitioned before the node that owns them. A body of a node that will be claimed
-// whole must be left alone, or the node would no longer be one we can claim.
+// whole must be left alone, or the node would no longer be one we can claim. The owner's owner need
+// not be asked (nor can it: ORT gives the owner of a body without its graph), since a claimed
+// node's bodies hold claimed nodes only.
 bool Ep::belongs_to_claimed_node(const OrtGraph* graph) {
-  for (;;) {
-    const OrtNode* parent = nullptr;
-    ort_.check(api::Graph_GetParentNode, graph, &parent);
-    if (parent == nullptr) return false;
-    Snapshot snapshot(ort_);
-    if (nb::cast<bool>(session_.get().attr("claims")(snapshot.lone_node(parent)))) return true;
-    ort_.check(api::Node_GetGraph, parent, &graph);
-  }
+  const OrtNode* parent = nullptr;
+  ort_.check(api::Graph_GetParentNode, graph, &parent);
+  if (parent == nullptr) return false;
+  Snapshot snapshot(ort_);
+  return nb::cast<bool>(session_.get().attr("claims")(snapshot.lone_node(parent)));
 }
 
 void Ep::get_capability(const OrtGraph* graph, OrtEpGraphSupportInfo* support) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "boundary.h"
+#include "custom_op.h"
 #include "ep.h"
 #include "python.h"
 #include "streams.h"
@@ -71,6 +72,16 @@ Factory::Factory(const Runtime& ort) : OrtEpFactory{}, ort_(ort) {
   CreateDataTransfer = [](OrtEpFactory*, OrtDataTransferImpl** out) noexcept -> OrtStatus* {
     *out = nullptr;
     return nullptr;
+  };
+  GetNumCustomOpDomains = [](OrtEpFactory* self, size_t* count) noexcept -> OrtStatus* {
+    auto* factory = static_cast<Factory*>(self);
+    return at_boundary(factory->ort_, [&] { *count = CustomOps::instance().domain_count(); });
+  };
+  GetCustomOpDomains = [](OrtEpFactory* self, OrtCustomOpDomain** domains,
+                          size_t count) noexcept -> OrtStatus* {
+    auto* factory = static_cast<Factory*>(self);
+    return at_boundary(factory->ort_,
+                       [&] { CustomOps::instance().fill(factory->ort_, domains, count); });
   };
   IsStreamAware = [](const OrtEpFactory*) noexcept { return false; };
   GetSupportedDevices = [](OrtEpFactory* self, const OrtHardwareDevice* const* devices,

@@ -11,7 +11,8 @@ template <class T>
 void fill(const mx::array& base, const mx::array& slope, int64_t step, mx::array& out) {
   const T *b = base.data<T>(), *s = slope.data<T>();
   T* to = out.data<T>();
-  for (size_t i = 0; i < base.size(); ++i) to[i] = static_cast<T>(b[i] + s[i] * static_cast<T>(step));
+  for (size_t i = 0; i < base.size(); ++i)
+    to[i] = static_cast<T>(b[i] + s[i] * static_cast<T>(step));
 }
 
 }  // namespace

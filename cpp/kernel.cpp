@@ -128,13 +128,14 @@ nb::list Kernel::host_values() const {
   for (const TensorView& view : hosts_) {
     nb::list dims;
     for (size_t i = 0; i < view.rank; ++i) dims.append(view.dims[i]);
-    made.append(nb::make_tuple(view.dtype, nb::tuple(dims), nb::bytes(view.bytes, byte_size(view))));
+    made.append(
+        nb::make_tuple(view.dtype, nb::tuple(dims), nb::bytes(view.bytes, byte_size(view))));
   }
   return made;
 }
 
-// True when a closure produced the outputs. A failure of ours is not the user's: it is reported, and
-// the same Run goes on step by step.
+// True when a closure produced the outputs. A failure of ours is not the user's: it is reported,
+// and the same Run goes on step by step.
 bool Kernel::run_closure(OrtKernelContext* context) {
   if (!facts_.is_traceable) return false;
   if (runs_to_skip_ > 0) {
@@ -203,7 +204,8 @@ void Kernel::check_indices(const ClosureCache::Found& found) const {
     if (!outside) continue;
     throw Error(kInvalidArgument, "ort_mlx: index " + std::to_string(*outside) +
                                       " is out of range for an axis of " + std::to_string(size) +
-                                      "; it is in input '" + facts_.array_names.at(check.input) + "'");
+                                      "; it is in input '" + facts_.array_names.at(check.input) +
+                                      "'");
   }
 }
 

@@ -20,8 +20,8 @@ struct PlanFacts {
   std::vector<size_t> host_inputs;      // kernel inputs handed to the plan as host values
   std::vector<size_t> array_inputs;     // kernel inputs handed to the plan as arrays
   std::vector<std::string> array_names;  // of array_inputs, for messages
-  bool is_traceable;                    // false: no closure can serve it, go step by step
-  int threads;                          // of the CPU backend; 0 for all
+  bool is_traceable;                     // false: no closure can serve it, go step by step
+  int threads;                           // of the CPU backend; 0 for all
 };
 
 class Kernel : public OrtNodeComputeInfo {

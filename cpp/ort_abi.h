@@ -32,6 +32,10 @@ struct OrtNodeComputeContext;
 struct OrtAllocator;
 struct OrtMemoryInfo;
 struct OrtDataTransferImpl;
+struct OrtCustomOp;
+struct OrtCustomOpDomain;
+struct OrtKernelInfo;
+struct OrtShapeInferContext;
 
 namespace ort_mlx {
 
@@ -86,9 +90,14 @@ using Info = const OrtTensorTypeAndShapeInfo*;
 inline constexpr ApiFn<0, S(int, const char*)> CreateStatus;
 inline constexpr ApiFn<1, int(const OrtStatus*)> GetErrorCode;
 inline constexpr ApiFn<2, const char*(const OrtStatus*)> GetErrorMessage;
+inline constexpr ApiFn<26, S(const char*, OrtCustomOpDomain**)> CreateCustomOpDomain;
+inline constexpr ApiFn<27, S(OrtCustomOpDomain*, const OrtCustomOp*)> CustomOpDomain_Add;
 inline constexpr ApiFn<51, S(OrtValue*, void**)> GetTensorMutableData;
 inline constexpr ApiFn<55, S(const OrtTypeInfo*, Info*)> CastTypeInfoToTensorInfo;
 inline constexpr ApiFn<56, S(const OrtTypeInfo*, int*)> GetOnnxTypeFromTypeInfo;
+inline constexpr ApiFn<57, S(OrtTensorTypeAndShapeInfo**)> CreateTensorTypeAndShapeInfo;
+inline constexpr ApiFn<58, S(OrtTensorTypeAndShapeInfo*, int)> SetTensorElementType;
+inline constexpr ApiFn<59, S(OrtTensorTypeAndShapeInfo*, const int64_t*, size_t)> SetDimensions;
 inline constexpr ApiFn<60, S(Info, int*)> GetTensorElementType;
 inline constexpr ApiFn<61, S(Info, size_t*)> GetDimensionsCount;
 inline constexpr ApiFn<62, S(Info, int64_t*, size_t)> GetDimensions;
@@ -102,6 +111,7 @@ inline constexpr ApiFn<91, S(OrtKernelContext*, size_t, const int64_t*, size_t, 
     KernelContext_GetOutput;
 inline constexpr ApiFn<93, void(OrtStatus*)> ReleaseStatus;
 inline constexpr ApiFn<96, void(OrtValue*)> ReleaseValue;
+inline constexpr ApiFn<99, void(OrtTensorTypeAndShapeInfo*)> ReleaseTensorTypeAndShapeInfo;
 inline constexpr ApiFn<116, S(const OrtModelMetadata*, OrtAllocator*, const char*, char**)>
     ModelMetadataLookupCustomMetadataMap;
 inline constexpr ApiFn<118, void(OrtModelMetadata*)> ReleaseModelMetadata;
@@ -110,6 +120,15 @@ inline constexpr ApiFn<123, S(const OrtModelMetadata*, OrtAllocator*, char***, i
 inline constexpr ApiFn<247, S(const OrtLogger*, int, const char*, const char*, int, const char*)>
     Logger_LogMessage;
 inline constexpr ApiFn<248, S(const OrtLogger*, int*)> Logger_GetLoggingSeverityLevel;
+inline constexpr ApiFn<267, S(const OrtShapeInferContext*, size_t*)> ShapeInferContext_GetInputCount;
+inline constexpr ApiFn<268, S(const OrtShapeInferContext*, size_t, OrtTensorTypeAndShapeInfo**)>
+    ShapeInferContext_GetInputTypeShape;
+inline constexpr ApiFn<269, S(const OrtShapeInferContext*, const char*, const OrtOpAttr**)>
+    ShapeInferContext_GetAttribute;
+inline constexpr ApiFn<270, S(const OrtShapeInferContext*, size_t, Info)>
+    ShapeInferContext_SetOutputTypeShape;
+inline constexpr ApiFn<271, S(OrtTensorTypeAndShapeInfo*, const char**, size_t)>
+    SetSymbolicDimensions;
 inline constexpr ApiFn<272, S(const OrtOpAttr*, int, void*, size_t, size_t*)> ReadOpAttr;
 inline constexpr ApiFn<289, S(const OrtValueInfo*, const char**)> GetValueInfoName;
 inline constexpr ApiFn<290, S(const OrtValueInfo*, const OrtTypeInfo**)> GetValueInfoTypeInfo;
@@ -197,7 +216,11 @@ struct OrtEpFactory {
   OrtStatus* (*CreateDataTransfer)(OrtEpFactory*, OrtDataTransferImpl**);
   bool (*IsStreamAware)(const OrtEpFactory*);
   void* CreateSyncStreamForDevice;
-  void* unused_14_to_20[7];
+  void* GetHardwareDeviceIncompatibilityDetails;
+  void* CreateExternalResourceImporterForDevice;
+  OrtStatus* (*GetNumCustomOpDomains)(OrtEpFactory*, size_t*);
+  OrtStatus* (*GetCustomOpDomains)(OrtEpFactory*, OrtCustomOpDomain**, size_t);
+  void* unused_18_to_20[3];
 };
 static_assert(sizeof(OrtEpFactory) == 168);
 
@@ -229,6 +252,33 @@ struct OrtNodeComputeInfo {
   void (*ReleaseState)(OrtNodeComputeInfo*, void*);
 };
 static_assert(sizeof(OrtNodeComputeInfo) == 32);
+
+struct OrtCustomOp {
+  uint32_t version;
+  void* CreateKernel;
+  const char* (*GetName)(const OrtCustomOp*);
+  const char* (*GetExecutionProviderType)(const OrtCustomOp*);
+  int (*GetInputType)(const OrtCustomOp*, size_t);
+  size_t (*GetInputTypeCount)(const OrtCustomOp*);
+  int (*GetOutputType)(const OrtCustomOp*, size_t);
+  size_t (*GetOutputTypeCount)(const OrtCustomOp*);
+  void* KernelCompute;
+  void (*KernelDestroy)(void*);
+  int (*GetInputCharacteristic)(const OrtCustomOp*, size_t);
+  int (*GetOutputCharacteristic)(const OrtCustomOp*, size_t);
+  int (*GetInputMemoryType)(const OrtCustomOp*, size_t);
+  int (*GetVariadicInputMinArity)(const OrtCustomOp*);
+  int (*GetVariadicInputHomogeneity)(const OrtCustomOp*);
+  int (*GetVariadicOutputMinArity)(const OrtCustomOp*);
+  int (*GetVariadicOutputHomogeneity)(const OrtCustomOp*);
+  OrtStatus* (*CreateKernelV2)(const OrtCustomOp*, const OrtApi*, const OrtKernelInfo*, void**);
+  OrtStatus* (*KernelComputeV2)(void*, OrtKernelContext*);
+  OrtStatus* (*InferOutputShapeFn)(const OrtCustomOp*, OrtShapeInferContext*);
+  int (*GetStartVersion)(const OrtCustomOp*);
+  int (*GetEndVersion)(const OrtCustomOp*);
+  void* unused_22_to_25[4];
+};
+static_assert(sizeof(OrtCustomOp) == 208);
 
 namespace ort_mlx::ep_api {
 using S = OrtStatus*;

@@ -142,8 +142,7 @@ class Uniter {
   void settle(const Closure::Node& node, size_t id) {
     std::vector<mx::array> inputs;
     for (uint32_t input : node.inputs) inputs.push_back(*values_[input]);
-    for (auto& made :
-         mx::array::make_arrays(node.shapes, node.dtypes, node.primitive, inputs)) {
+    for (auto& made : mx::array::make_arrays(node.shapes, node.dtypes, node.primitive, inputs)) {
       values_[id++] = std::move(made);
     }
   }

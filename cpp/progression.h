@@ -14,9 +14,9 @@
 
 namespace ort_mlx {
 
-// Samples as `Closure::sample` makes them, with the step of each: the first is 0, the second is not.
-// `checks` has the input and the size of each index check, for each sample.
-// Throws std::runtime_error with the reason when they are not linear.
+// Samples as `Closure::sample` makes them, with the step of each: the first is 0, the second is
+// not. `checks` has the input and the size of each index check, for each sample. Throws
+// std::runtime_error with the reason when they are not linear.
 std::shared_ptr<const Closure> unite(
     const std::vector<std::shared_ptr<const Closure>>& samples, const std::vector<int64_t>& steps,
     const std::vector<std::vector<std::pair<size_t, int64_t>>>& checks);

@@ -56,11 +56,11 @@ Rebuild reshape(const LineFit& fit, const Primitives& at, const std::vector<mx::
 }
 
 Rebuild unflatten(const LineFit& fit, const Primitives& at, const std::vector<mx::Dtype>&) {
-  return [shape = lines_of<mx::Unflatten>(fit, at, get<1>),
-          axis = same_of<mx::Unflatten>(at, get<0>),
-          s = at[0]->stream()](const Inputs& in, int64_t step) -> Inputs {
-    return {mx::unflatten(in[0], axis, shape_at(shape, step), s)};
-  };
+  return
+      [shape = lines_of<mx::Unflatten>(fit, at, get<1>), axis = same_of<mx::Unflatten>(at, get<0>),
+       s = at[0]->stream()](const Inputs& in, int64_t step) -> Inputs {
+        return {mx::unflatten(in[0], axis, shape_at(shape, step), s)};
+      };
 }
 
 Rebuild broadcast(const LineFit& fit, const Primitives& at, const std::vector<mx::Dtype>&) {
@@ -136,9 +136,11 @@ Rebuild arange(const LineFit& fit, const Primitives& at, const std::vector<mx::D
 
 const std::unordered_map<std::string_view, Make>& table() {
   static const auto* entries = new std::unordered_map<std::string_view, Make>{
-      {"Reshape", reshape}, {"Unflatten", unflatten}, {"Broadcast", broadcast},
-      {"Slice", slice},     {"Gather", gather},       {"DynamicSlice", dynamic_slice},
-      {"Split", split},     {"Pad", pad},             {"Arange", arange},
+      {"Reshape", reshape},     {"Unflatten", unflatten},
+      {"Broadcast", broadcast}, {"Slice", slice},
+      {"Gather", gather},       {"DynamicSlice", dynamic_slice},
+      {"Split", split},         {"Pad", pad},
+      {"Arange", arange},
   };
   return *entries;
 }

@@ -55,6 +55,9 @@ class Snapshot {
   nb::tuple graph(const OrtGraph* graph);
   // A graph that holds just this node, for asking about the parent of a nested graph.
   nb::tuple lone_node(const OrtNode* node);
+  // The dimensions as a value record has them, or None for an unknown rank.
+  nb::object dims_of(const OrtTensorTypeAndShapeInfo* info);
+  nb::object attribute(const OrtOpAttr* attribute);
 
  private:
   struct Scope {
@@ -64,10 +67,8 @@ class Snapshot {
 
   int value_id(Scope& scope, const OrtValueInfo* info);
   nb::tuple ids_of(Scope& scope, const std::vector<const OrtValueInfo*>& infos);
-  nb::object dims_of(const OrtTensorTypeAndShapeInfo* info);
   nb::object initializer_of(const OrtValueInfo* info);
   nb::tuple node(Scope& scope, const OrtNode* node);
-  nb::object attribute(const OrtOpAttr* attribute);
   nb::dict metadata_of(const OrtGraph* graph);
 
   const Runtime& ort_;

@@ -63,7 +63,9 @@ def main() -> int:
     """Run the example; returns 0 when both providers write the same text."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=model_folder())
-    parser.add_argument("--prompt", default="What is the capital of France, and what is it known for?")
+    parser.add_argument(
+        "--prompt", default="What is the capital of France, and what is it known for?"
+    )
     parser.add_argument("--tokens", type=int, default=64, help="at most so many")
     given = parser.parse_args()
     if not (given.folder / "genai_config.json").exists():

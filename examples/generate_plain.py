@@ -70,7 +70,9 @@ def main() -> int:
     """Run the example; returns 0 when both providers write the same text."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=model_folder())
-    parser.add_argument("--prompt", default="What is the capital of France, and what is it known for?")
+    parser.add_argument(
+        "--prompt", default="What is the capital of France, and what is it known for?"
+    )
     parser.add_argument("--tokens", type=int, default=64, help="at most so many")
     given = parser.parse_args()
     model = given.folder / "model.onnx"
@@ -84,7 +86,9 @@ def main() -> int:
     for name, session in ((ort_mlx.get_ep_name(), mlx), ("CPUExecutionProvider", cpu)):
         for attempt in ("first", "again"):
             text, prefill, decode = write(session, tokenizer, given.prompt, given.tokens)
-            print(f"{name}, {attempt}: prefill {prefill:.1f} tokens/s, decode {decode:.1f} tokens/s")
+            print(
+                f"{name}, {attempt}: prefill {prefill:.1f} tokens/s, decode {decode:.1f} tokens/s"
+            )
         print(text)
         texts.append(text)
     print(f"closures traced: {ort_mlx.report(mlx).counts['traces']}")

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 pytest.register_assert_rewrite("support")
 
 import onnxruntime as ort
+
 import ort_mlx
 from support.ep import Ep
 

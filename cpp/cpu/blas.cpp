@@ -53,9 +53,9 @@ void sgemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b, flo
            int64_t ldc) {
   g_blas.load(std::memory_order_relaxed)
       ->sgemm(kRowMajor, a.is_transposed ? kTranspose : kNoTranspose,
-              b.is_transposed ? kTranspose : kNoTranspose, static_cast<int>(m),
-              static_cast<int>(n), static_cast<int>(k), alpha, a.data, static_cast<int>(a.ld),
-              b.data, static_cast<int>(b.ld), beta, c, static_cast<int>(ldc));
+              b.is_transposed ? kTranspose : kNoTranspose, static_cast<int>(m), static_cast<int>(n),
+              static_cast<int>(k), alpha, a.data, static_cast<int>(a.ld), b.data,
+              static_cast<int>(b.ld), beta, c, static_cast<int>(ldc));
 }
 
 void parallel_sgemm(int threads, int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b,

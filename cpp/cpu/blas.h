@@ -1,5 +1,5 @@
-// Single-precision products through OpenBLAS, found at run time. MLX's CPU wheel links the reference
-// BLAS, which is some fifty times slower.
+// Single-precision products through OpenBLAS, found at run time. MLX's CPU wheel links the
+// reference BLAS, which is some fifty times slower.
 #pragma once
 
 #include <cstdint>

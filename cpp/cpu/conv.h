@@ -15,8 +15,8 @@ struct Window {
 };
 
 // x [batch, height, width, channels], w [outputs, height, width, channels / groups], as MLX has
-// them; one spatial dimension counts as a height of 1. Follows the memory order of x: where channels
-// lie outermost, so do the result's, and no transpose is needed around it.
+// them; one spatial dimension counts as a height of 1. Follows the memory order of x: where
+// channels lie outermost, so do the result's, and no transpose is needed around it.
 class BlasConvolution : public CpuPrimitive {
  public:
   BlasConvolution(mx::Stream stream, int threads, Window window, int groups)

@@ -62,8 +62,7 @@ void CpuPrimitive::eval_gpu(const std::vector<mx::array>&, mx::array&) {
 
 std::shared_ptr<mx::Primitive> lower(const mx::array& node, int threads) {
   const auto& own = node.primitive_ptr();
-  if (own->stream().device != mx::Device::cpu || node.dtype() != mx::float32 ||
-      !blas_is_loaded()) {
+  if (own->stream().device != mx::Device::cpu || node.dtype() != mx::float32 || !blas_is_loaded()) {
     return own;
   }
   const auto entry = table().find(own->name());

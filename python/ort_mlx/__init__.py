@@ -1,5 +1,7 @@
 """ort-mlx: run ONNX models on Apple MLX, inside ONNX Runtime.
 
+A session is made as always, with options that went through `enable`:
+
     import onnxruntime as ort
     import ort_mlx
 
@@ -19,6 +21,7 @@ from . import backend  # noqa: E402
 
 backend.prepare()
 
+from .custom import custom_op  # noqa: E402
 from .errors import (  # noqa: E402
     CompatibilityError,
     DeviceError,
@@ -57,6 +60,7 @@ __all__ = [
     "Report",
     "TranslationError",
     "cancel",
+    "custom_op",
     "devices",
     "enable",
     "everywhere",

@@ -38,4 +38,6 @@ def load_blas() -> bool:
     if spec is None or not spec.submodule_search_locations:
         return False
     folder = Path(spec.submodule_search_locations[0], "lib")
-    return any(_native.load_blas(str(path)) for path in sorted(folder.glob("libscipy_openblas.so*")))
+    return any(
+        _native.load_blas(str(path)) for path in sorted(folder.glob("libscipy_openblas.so*"))
+    )

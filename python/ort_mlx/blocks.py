@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-
 from .claim import bind
 from .errors import TranslationError
 from .hosts import HostKind, HostValue
@@ -48,7 +47,9 @@ class Step:
     deterministic: bool = True
     safety: Safety = SHAPELESS
     reads_device: bool = False  # a host parameter takes a value that only the device knows
-    on_host: bool = False  # evaluated on the host: a host parameter needs it and its inputs are there
+    on_host: bool = (
+        False  # evaluated on the host: a host parameter needs it and its inputs are there
+    )
     releases: tuple[int, ...] = ()  # slots that no later step reads
 
     def reads(self) -> Iterable[int]:
@@ -154,9 +155,7 @@ class BlockBuilder:
             self.block.host_constants[slot] = constant.load()
         kernel_input = self._kernel_inputs.get(value.name)
         small = slot in self.block.host_constants
-        self.block.constants[slot] = (
-            constant if small or kernel_input is None else kernel_input
-        )
+        self.block.constants[slot] = constant if small or kernel_input is None else kernel_input
         return slot
 
     def _add(self, node: Node) -> None:
@@ -210,7 +209,6 @@ class BlockBuilder:
             self._prepared[slot, fn] = made
         return self._prepared[slot, fn]
 
-
     def _prepare_jointly(
         self,
         node: Node,
@@ -237,5 +235,3 @@ def _single(fn: Callable[..., Any]) -> Callable[..., tuple[Any]]:
 def _keywords(node: Node, opdef: OpDef) -> dict[str, Any]:
     known = {k: v for k, v in node.attributes.items() if k in opdef.attributes}
     return {**known, "node": node} if opdef.wants_node else known
-
-

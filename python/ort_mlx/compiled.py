@@ -39,8 +39,7 @@ class Stretch:
     def key(self, frame: Frame) -> bytes:
         """What a trace of the stretch depends on, as bytes."""
         parts = [id(self).to_bytes(8, "little")]
-        for slot in self.arrays:
-            parts.append(_shape_key(frame[slot]))
+        parts += [_shape_key(frame[slot]) for slot in self.arrays]
         for slot in self.steering:
             value = np.asarray(frame[slot])
             parts.append(_shape_key(value) + value.tobytes())
@@ -90,9 +89,7 @@ class CompiledRunner(Runner):
         for slot in stretch.releases:
             frame[slot] = None
 
-    def _trace(
-        self, stretch: Stretch, frame: Frame, arrays: list[mx.array]
-    ) -> _native.Closure:
+    def _trace(self, stretch: Stretch, frame: Frame, arrays: list[mx.array]) -> _native.Closure:
         placeholders = [_native.placeholder(a) for a in arrays]
         traced = frame.copy()
         for slot, placeholder in zip(stretch.arrays, placeholders, strict=True):

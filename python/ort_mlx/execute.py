@@ -1,7 +1,7 @@
 """Run a block step by step: the op functions build an MLX graph, or small values on the host.
 
-Tracing is the same code on placeholders. Nothing here evaluates a device array unless an op needs one
-as a host parameter.
+Tracing is the same code on placeholders. Nothing here evaluates a device array unless an op needs
+one as a host parameter.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import mlx.core as mx
 import numpy as np
 
+from . import trail
 from .blocks import ABSENT, Argument, Block, Step
 from .errors import InputError, OrtMlxError, TranslationError
 from .hosts import Tensor, may_stay_on_host, to_device, to_host
@@ -42,6 +43,7 @@ class Runner:
     def run_step(self, step: Step, frame: Frame) -> None:
         """Run one step, store its outputs in the frame and release what is no longer read."""
         try:
+            results: Sequence[Tensor]
             if step.on_host and not step.returns_host and _all_on_host(step, frame):
                 with mx.stream(self._host_stream):
                     results = [_kept_on_host(r) for r in self._call(step, frame)]
@@ -53,6 +55,8 @@ class Runner:
             raise InputError(_message(step, frame, error)) from error
         except Exception as error:
             raise TranslationError(_message(step, frame, error)) from error
+        if step.on_host and trail.is_recording():
+            trail.note(step.label, [frame[a.slot] for a in step.arguments if a.slot != ABSENT], results)
         for slot, result in zip(step.outputs, results, strict=False):
             if slot != ABSENT:
                 frame[slot] = result
@@ -78,6 +82,7 @@ class BoundBody:
     runner: Runner
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Run the body once."""
         frame = self.block.template.copy()
         for outside, here in self.block.captured:
             frame[here] = self.outer[outside]

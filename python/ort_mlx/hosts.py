@@ -1,7 +1,8 @@
 """Host values: op inputs needed as Python values, and results known on the host.
 
-A parameter annotated with one of these types is a *host parameter*: the op gets a Python value, never
-an array. `host_array` is how an op returns a value that is known without the device, such as a shape.
+A parameter annotated with one of these types is a *host parameter*: the op gets a Python value,
+never an array. `host_array` is how an op returns a value that is known without the device, such as
+a shape.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class HostKind:
     name: str
 
     def convert(self, value: HostValue) -> Any:
-        """Convert a host tensor; raises ValueError when it has not the expected number of elements."""
+        """Convert a host tensor; raises ValueError for another number of elements."""
         if self.name == "array":
             return value
         items = value.reshape(-1).tolist()
@@ -73,6 +74,7 @@ def to_host(value: Tensor) -> HostValue:
     if value.dtype not in _HOST_DTYPES:
         value = value.astype(mx.float32)
     try:
+        mx.eval(value)  # numpy would hide what fails in here, and return what is in memory
         return np.array(value)
     except RuntimeError as error:
         if not is_tracing():
@@ -93,7 +95,7 @@ def to_device(value: Tensor) -> mx.array:
 
 
 def array_of(value: HostValue) -> mx.array:
-    """An MLX array with the dtype of `value`; float64 is kept, which mx.array alone would not do."""
+    """An MLX array with the dtype of `value`; float64 is kept, which mx.array alone does not do."""
     if isinstance(value, BFloat16Copy):
         return mx.array(np.asarray(value)).astype(mx.bfloat16)
     if value.dtype == np.float64:

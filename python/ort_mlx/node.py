@@ -38,6 +38,7 @@ class Value:
 
     @property
     def rank(self) -> int | None:
+        """The number of dimensions; None when it is not known."""
         return None if self.shape is None else len(self.shape)
 
 

@@ -2,8 +2,8 @@
 
 Every claimed node gets a level: the largest number of times a path into it leaves the claimed nodes
 and comes back. Nodes of one level have no path between them through an unclaimed node, so the
-connected pieces of a level are convex, and levels never decrease along an edge, so partitions cannot
-depend on each other in a cycle.
+connected pieces of a level are convex, and levels never decrease along an edge, so partitions
+cannot depend on each other in a cycle.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def _delay(
     This joins a side branch that is ready early to the partition that uses it.
     """
     last = max(levels, default=0)
-    latest = [last] * len(claimed)  # for each piece, or unclaimed node: the latest level it may take
+    latest = [last] * len(
+        claimed
+    )  # for each piece, or unclaimed node: the latest level it may take
     reader = [last + 1] * len(claimed)  # for each piece: the lowest level of a claimed reader
     members: dict[int, list[int]] = {}
     for node in range(len(claimed)):

@@ -65,7 +65,7 @@ def untraceable(block: Block) -> Iterator[str]:
 
 
 def may_be_host_input(value: Value) -> bool:
-    """Whether a kernel input looks like a shape, an axis, a bound or a switch, and not like data."""
+    """Whether a kernel input looks like a shape, an axis, a bound or a switch, not like data."""
     if value.rank is None or value.rank > 1:
         return False
     if value.dtype not in FLOATS:
@@ -94,9 +94,7 @@ def _find_available(block: Block, available: set[int]) -> None:
             a.host is not None and a.slot not in available and a.slot != ABSENT
             for a in step.arguments
         )
-        if step.on_host:
-            available.update(step.outputs)
-        elif step.bodies and _bodies_give_host_values(step):
+        if step.on_host or (step.bodies and _bodies_give_host_values(step)):
             available.update(step.outputs)
 
 

@@ -21,7 +21,7 @@ from .node import Constant, Graph
 from .placement import may_be_host_input, place, untraceable
 from .progression import Progressions
 from .records import host_value
-from .running import Cancelled, CancelFlag, TooLong, stoppable
+from .running import CancelFlag, Cancelled, TooLong, stoppable
 from .tracing import NotTraceable, tracing
 
 _KEPT_KEYS: Final = 1024
@@ -81,8 +81,8 @@ class Plan:
         ]
         self._input_names = [kernel_inputs[i] for i in self.array_inputs + self.host_inputs]
         self.array_names = [kernel_inputs[i] for i in self.array_inputs]
-        self._host_slots = [slots[i] for i in self.host_inputs]
-        self._array_slots = [slots[i] for i in self.array_inputs]
+        self._host_slots = [s for i in self.host_inputs if (s := slots[i]) is not None]
+        self._array_slots = [s for i in self.array_inputs if (s := slots[i]) is not None]
 
         self.reasons = tuple(untraceable(self.block))
         self.is_traceable = settings.compiles and not self.reasons
@@ -114,7 +114,7 @@ class Plan:
                 self._load_constants(body, wrapped)
 
     def bind_constants(self, arrays: list[mx.array]) -> None:
-        """Take the wrapped constants, in the order of `constant_inputs`, and fold what they decide."""
+        """Take the wrapped constants, in the order of `constant_inputs`; fold what they decide."""
         wrapped = dict(zip(self.constant_inputs, arrays, strict=True))
         self._bind(self.block, wrapped)
         self._loaded.clear()
@@ -297,5 +297,3 @@ def _is_constant(step: Step, template: Frame) -> bool:
     if not step.deterministic or step.bodies:
         return False
     return all(a.slot == ABSENT or template[a.slot] is not None for a in step.arguments)
-
-

@@ -2,13 +2,14 @@
 
 The signature of an op function is its ONNX schema. Positional parameters are the inputs in order,
 keyword-only parameters are the attributes with their defaults, `*name` is a variadic input, and a
-parameter annotated with a `Host...` type is wanted as a Python value. Two keyword-only names are not
-attributes: `node` receives the Node. An op returns one value or a tuple of all its outputs; outputs
-that the model does not use cost nothing, since MLX is lazy.
+parameter annotated with a `Host...` type is wanted as a Python value. Two keyword-only names are
+not attributes: `node` receives the Node. An op returns one value or a tuple of all its outputs;
+outputs that the model does not use cost nothing, since MLX is lazy.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -115,6 +116,7 @@ class OpDef:
 
     @cached_property
     def wants_node(self) -> bool:
+        """Whether the function takes the Node too."""
         return "node" in inspect.signature(self.fn).parameters
 
     def param(self, index: int) -> Param | None:
@@ -195,12 +197,12 @@ def op(
     return register
 
 
+@functools.cache
 def _load() -> dict[tuple[str, str, int], OpDef]:
-    if not _OPS:
-        from . import ops
+    from . import ops
 
-        for module in pkgutil.iter_modules(ops.__path__):
-            importlib.import_module(f"{ops.__name__}.{module.name}")
+    for module in pkgutil.iter_modules(ops.__path__):
+        importlib.import_module(f"{ops.__name__}.{module.name}")
     return _OPS
 
 

@@ -1,4 +1,4 @@
-"""What happened to a model: nodes taken, partitions, and every node that stayed with its reasons."""
+"""What happened to a model: nodes taken, partitions, each node that stayed with its reasons."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Report:
         shown = "\n".join(f"  {node}" for node in self.left[:20])
         more = "" if len(self.left) <= 20 else f"\n  and {len(self.left) - 20} more"
         return (
-            f"ort_mlx: strict=True, but {len(self.left)} of {self.nodes} nodes would not run on MLX:"
-            f"\n{shown}{more}\nUse strict=False to run them on ONNX Runtime's CPU provider"
+            f"ort_mlx: strict=True, but {len(self.left)} of {self.nodes} nodes would not run on MLX"
+            f":\n{shown}{more}\nUse strict=False to run them on ONNX Runtime's CPU provider"
         )
 
     @property

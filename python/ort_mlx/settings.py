@@ -37,7 +37,8 @@ class Options:
     device: str = _option("auto", "where to run: the GPU if there is one, or one of them", DEVICES)
     strict: bool = _option(False, "refuse a model of which a node would stay on another provider")
     keep_islands: bool = _option(
-        False, "also take groups of nodes that only do shape arithmetic, which cost more than they give"
+        False,
+        "also take groups of nodes that only do shape arithmetic, which cost more than they give",
     )
     routes: tuple[str, ...] = _option(
         ROUTES, "ways to compile a partition; with none of them every Run is eager", ROUTES
@@ -65,7 +66,9 @@ def parse(given: Mapping[str, Any]) -> Options:
         if name == SELECTED_BY:
             continue
         if name not in known:
-            raise OptionError(f"unknown option '{name}'{_nearest(name, known)}; see docs/options.md")
+            raise OptionError(
+                f"unknown option '{name}'{_nearest(name, known)}; see docs/options.md"
+            )
         option = known[name]
         values[name] = _convert(name, value, option.default, option.metadata["choices"])
     return Options(**values)

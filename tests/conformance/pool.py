@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -22,7 +23,6 @@ def run_trials(
     jobs: int = 2,
     seconds: float = 60,
     optimize: bool = False,
-    done: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
     """Run trials in `jobs` processes; a trial that takes longer than `seconds` has hung.
 
@@ -37,18 +37,13 @@ def run_trials(
         worker = _Worker(optimize)
         try:
             while (trial := _next(todo, lock)) is not None:
-                outcome = worker.run(trial, seconds)
-                with lock:
-                    outcomes.append(outcome)
-                    done(outcome)
+                outcomes.append(worker.run(trial, seconds))
         finally:
             worker.stop()
 
-    threads = [threading.Thread(target=work) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(jobs) as threads:
+        for running in [threads.submit(work) for _ in range(jobs)]:
+            running.result()
     return outcomes
 
 
@@ -93,6 +88,10 @@ class _Worker:
                 pass_fds=[theirs.fileno()],
             )
         self._connection = Connection(ours.detach())
+        try:
+            self._connection.recv()
+        except EOFError:
+            raise RuntimeError("a worker did not start: see its error above") from None
         return self._connection
 
     def stop(self, kill: bool = False) -> int:

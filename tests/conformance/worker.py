@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
 def main() -> None:
-    """Answer each trial twice: before it comes to our provider, and with all of its outcome.
+    """Say that it is ready; answer each trial twice: before it comes to our provider, and after.
 
     An answer is an outcome and whether it is the last one of its trial.
     """
@@ -22,6 +22,7 @@ def main() -> None:
 
     ort.set_default_logger_severity(4)
     connection, optimize = Connection(int(sys.argv[1])), "optimize" in sys.argv[2:]
+    connection.send("ready")
     while True:
         try:
             trial = connection.recv()

@@ -16,11 +16,12 @@ from typing import Any
 import hypothesis.strategies as st
 import mlx.core as mx
 import numpy as np
-import ort_mlx
 import pytest
+from hypothesis import given
+
+import ort_mlx
 from core.graphs import FLOAT, INT64, cpu_session, mlx_session, model, node, tensor
 from core.routes import Both, assert_same, compiled, counted, counts, no_python, run
-from hypothesis import given
 from ort_mlx import _native
 
 TESTS = Path(__file__).parents[1]
@@ -297,7 +298,7 @@ def test_capture_keeps_outputs_that_are_inputs_or_constants() -> None:
 
 def test_capture_of_primitives_with_several_outputs() -> None:
     x = mx.arange(6.0).reshape(6, 1)
-    closure = captured(lambda a: list(mx.split(a, 3)) + [mx.divmod(a, mx.array(4.0))[1]], x)
+    closure = captured(lambda a: [*mx.split(a, 3), mx.divmod(a, mx.array(4.0))[1]], x)
     got = closure.replay([x + 1])
     assert [g.tolist() for g in got[:3]] == [[[1], [2]], [[3], [4]], [[5], [6]]]
     assert got[3].tolist() == [[1], [2], [3], [0], [1], [2]]
@@ -346,7 +347,7 @@ def test_the_cache_by_itself() -> None:
 
 
 def test_no_compiler_and_no_temporary_files(tmp_path: Path) -> None:
-    """An empty PATH, and a temporary folder that stays empty; spawning anything would be an error."""
+    """An empty PATH, and a temporary folder that stays empty; spawning anything is an error."""
     code = f"""
     import os, sys
     sys.path[:0] = {[str(TESTS), *filter(None, sys.path)]!r}

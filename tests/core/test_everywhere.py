@@ -27,7 +27,7 @@ def session(options: Any = None, *args: Any, **kwargs: Any) -> Any:
     return ort.InferenceSession(relu(), options or recorded(), *args, **kwargs)
 
 
-def test_context_manager() -> None:
+def test_with_block() -> None:
     with ort_mlx.everywhere(device="cpu"):
         inside = session()
     assert placed(inside) == ON_MLX

@@ -1,4 +1,4 @@
-"""When a closure fails: that Run goes step by step, is reported, and a closure is tried again later.
+"""When a closure fails: that Run goes step by step, is reported, and a closure is tried later.
 
 The failures are injected where they would arise: in an op's body while it is traced, and in a
 primitive that fails when it is evaluated.
@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
-import ort_mlx
 import pytest
+
+import ort_mlx
 from core.graphs import BOOL, FLOAT, INT64, body, model, node, tensor
 from core.routes import compiled, counted, counts, eager, no_python, run
 from ort_mlx import registry
@@ -248,7 +250,7 @@ def test_the_distance_between_tries() -> None:
         if backoff.may_try():
             tried.append(i)
             backoff.failed()
-    gaps = [b - a - 1 for a, b in zip(tried, tried[1:], strict=False)]
+    gaps = [b - a - 1 for a, b in pairwise(tried)]
     assert gaps[:11] == [2**n for n in range(11)]
     assert set(gaps[11:]) <= {1024}
     backoff.succeeded()

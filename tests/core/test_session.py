@@ -1,5 +1,7 @@
 """One session: what is taken and left, strict, the report, the log line, what the snapshot sees."""
 
+# longer than 400 lines: one session seen from each side
+
 from __future__ import annotations
 
 import gc

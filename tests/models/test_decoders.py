@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,8 @@ WINDOWED = ("gemma2", "gemma3")  # their caches hold a window, which a growing o
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[dict[tuple[str, str], tuple[Path, Any, Any]]]:
-    yield {}
+def opened() -> dict[tuple[str, str], tuple[Path, Any, Any]]:
+    return {}
 
 
 @pytest.fixture

@@ -4,21 +4,41 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.case import K, M, MS, N, case, loose, omitted, rand, values
+
+from support.case import MS, K, M, N, case, loose, rand, values
 from support.ep import Ep
 
 INF, NAN = np.inf, np.nan
 EDGES = values([NAN, INF, -INF, 0.0, -0.0, 60.0, -60.0, 1.5])
-PLAIN = ("Celu", "Elu", "HardSigmoid", "LeakyRelu", "Mish", "Relu", "Selu", "Shrink",
-         "Sigmoid", "Softplus", "Softsign", "Swish", "ThresholdedRelu")
+PLAIN = (
+    "Celu",
+    "Elu",
+    "HardSigmoid",
+    "LeakyRelu",
+    "Mish",
+    "Relu",
+    "Selu",
+    "Shrink",
+    "Sigmoid",
+    "Softplus",
+    "Softsign",
+    "Swish",
+    "ThresholdedRelu",
+)
 ROUNDED = loose(1e-3, 1e-6, "ORT rounds the constants of the formula", "float64")
 
 CASES = [
     *(case(name, rand(N, M, low=-4, high=4)) for name in (*PLAIN, "Gelu")),
-    *(case(name, EDGES, id="edges") for name in ("Relu", "Sigmoid", "Softplus", "LeakyRelu", "Elu", "Selu")),
+    *(
+        case(name, EDGES, id="edges")
+        for name in ("Relu", "Sigmoid", "Softplus", "LeakyRelu", "Elu", "Selu")
+    ),
     *(case(name, rand(N, 0), id="empty") for name in ("Relu", "Sigmoid", "Elu")),
-    case("HardSwish", rand(N, M, low=-4, high=4),
-         tolerance=loose(1e-7, 1e-7, "the references round 1/6 to float32", "float64")),
+    case(
+        "HardSwish",
+        rand(N, M, low=-4, high=4),
+        tolerance=loose(1e-7, 1e-7, "the references round 1/6 to float32", "float64"),
+    ),
     case("Celu", rand(N, M), alpha=0.3),
     case("Elu", rand(N, M), alpha=0.3),
     case("HardSigmoid", rand(N, M, low=-6, high=6), alpha=0.4, beta=0.3),

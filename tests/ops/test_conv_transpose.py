@@ -5,6 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+
 from support.case import MS, Dim, N, case, const, ints, loose, rand
 from support.ep import Ep
 
@@ -14,21 +15,66 @@ H = Dim("H", (5, 7))
 
 CASES = [
     case("ConvTranspose", rand(N, 3, 6), rand(3, 4, 3), tolerance=SUMS, id="1d"),
-    case("ConvTranspose", rand(N, 3, H, 4), const(rand(3, 2, 3, 2)), const(rand(2)), strides=[2, 3], tolerance=SUMS,
-         id="2d"),
+    case(
+        "ConvTranspose",
+        rand(N, 3, H, 4),
+        const(rand(3, 2, 3, 2)),
+        const(rand(2)),
+        strides=[2, 3],
+        tolerance=SUMS,
+        id="2d",
+    ),
     case("ConvTranspose", rand(N, 2, 3, 4, 3), rand(2, 3, 2, 2, 3), tolerance=SUMS, id="3d"),
-    case("ConvTranspose", rand(N, 4, H, H), const(rand(4, 3, 3, 3)), group=2, strides=[2, 2], pads=[1, 0, 1, 2],
-         output_padding=[1, 0], tolerance=SUMS, id="groups",
-         dtypes=SINGLES),
-    case("ConvTranspose", rand(N, 2, 4, 4), const(rand(2, 3, 3, 3)), strides=[2, 2], output_shape=[9, 8],
-         tolerance=SUMS, id="output-shape", dtypes=SINGLES),
-    case("ConvTranspose", rand(N, 2, H, 4), const(rand(2, 3, 3, 3)), dilations=[2, 1], tolerance=SUMS, id="dilated"),
+    case(
+        "ConvTranspose",
+        rand(N, 4, H, H),
+        const(rand(4, 3, 3, 3)),
+        group=2,
+        strides=[2, 2],
+        pads=[1, 0, 1, 2],
+        output_padding=[1, 0],
+        tolerance=SUMS,
+        id="groups",
+        dtypes=SINGLES,
+    ),
+    case(
+        "ConvTranspose",
+        rand(N, 2, 4, 4),
+        const(rand(2, 3, 3, 3)),
+        strides=[2, 2],
+        output_shape=[9, 8],
+        tolerance=SUMS,
+        id="output-shape",
+        dtypes=SINGLES,
+    ),
+    case(
+        "ConvTranspose",
+        rand(N, 2, H, 4),
+        const(rand(2, 3, 3, 3)),
+        dilations=[2, 1],
+        tolerance=SUMS,
+        id="dilated",
+    ),
     *(
-        case("ConvTranspose", rand(N, 2, 4, 4), const(rand(2, 3, 3, 3)), strides=[2, 2], auto_pad=p, tolerance=SUMS)
+        case(
+            "ConvTranspose",
+            rand(N, 2, 4, 4),
+            const(rand(2, 3, 3, 3)),
+            strides=[2, 2],
+            auto_pad=p,
+            tolerance=SUMS,
+        )
         for p in ("SAME_UPPER", "SAME_LOWER", "VALID")
     ),
-    case("ConvTransposeWithDynamicPads", rand(N, 3, 5, 4), const(rand(3, 2, 3, 3)), ints([1, 0, 1, 1], [0, 1, 0, 0]),
-         domain=MS, strides=[2, 2], tolerance=SUMS),
+    case(
+        "ConvTransposeWithDynamicPads",
+        rand(N, 3, 5, 4),
+        const(rand(3, 2, 3, 3)),
+        ints([1, 0, 1, 1], [0, 1, 0, 0]),
+        domain=MS,
+        strides=[2, 2],
+        tolerance=SUMS,
+    ),
 ]
 
 
@@ -47,8 +93,17 @@ def transposed(draw):
     more = [draw(st.integers(0, max(s, d) - 1)) for s, d in zip(strides, dilations, strict=True)]
     group = draw(st.sampled_from([1, 2]))
     x, w = rand(2, 2 * group, *size), rand(2 * group, draw(st.integers(1, 2)), *kernel)
-    return case("ConvTranspose", x, w, group=group, strides=strides, dilations=dilations, pads=pads,
-                output_padding=more, id="any")
+    return case(
+        "ConvTranspose",
+        x,
+        w,
+        group=group,
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        output_padding=more,
+        id="any",
+    )
 
 
 @given(c=transposed())

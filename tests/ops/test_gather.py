@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given
+
 from support.case import K, M, N, case, const, ints, rand
 from support.ep import Ep
 from support.strategies import axis, index, shapes
@@ -21,7 +22,13 @@ CASES = [
     case("Gather", rand(4), ints(np.zeros((0, 2))), id="no-indices"),
     case("GatherElements", rand(4, M), rand(3, M, low=-4, high=4, dtype="int64")),
     case("GatherElements", rand(4, 5), ints([[0, -1, 4]], [[2, 2, -5]]), axis=1),
-    case("GatherElements", rand(4, 5, 2), rand(2, 5, 1, low=0, high=5, dtype="int32"), axis=-2, id="smaller"),
+    case(
+        "GatherElements",
+        rand(4, 5, 2),
+        rand(2, 5, 1, low=0, high=5, dtype="int32"),
+        axis=-2,
+        id="smaller",
+    ),
     case("GatherND", rand(3, 4, M), ints([[0, 1], [-1, -4]], [[2, 3], [0, 0]])),
     case("GatherND", rand(3, 4), ints([[0], [2]]), id="rows"),
     case("GatherND", rand(3, 4), ints([[0, 1]]), opset=11, id="old"),
@@ -29,7 +36,10 @@ CASES = [
 ]
 REFUSED = [
     (case("Gather", rand(3, 4), const([3])), "an index is out of range for an axis of 3"),
-    (case("GatherElements", rand(3, 4), const([[0, 1, 2, -4]])), "an index is out of range for an axis of 3"),
+    (
+        case("GatherElements", rand(3, 4), const([[0, 1, 2, -4]])),
+        "an index is out of range for an axis of 3",
+    ),
     (case("GatherND", rand(3, 4), const([[0, 4]])), "an index is out of range for an axis of 4"),
 ]
 FAILING = [
@@ -79,5 +89,11 @@ def test_gather_nd(data, shape, ep: Ep) -> None:
     tuples = [
         [data.draw(index(n)) for n in shape[batch : batch + width]] for _ in range(math.prod(outer))
     ]
-    c = case("GatherND", rand(*shape), ints(np.reshape(tuples, [*outer, width])), batch_dims=batch, id="any")
+    c = case(
+        "GatherND",
+        rand(*shape),
+        ints(np.reshape(tuples, [*outer, width])),
+        batch_dims=batch,
+        id="any",
+    )
     ep.check_one(c, 13, "int32")

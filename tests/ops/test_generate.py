@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 import numpy as np
-import onnx
 import pytest
 from hypothesis import given
 from onnx.numpy_helper import from_array
+
 from support.case import M, N, case, const, ints, onnx_code, rand, values
 from support.ep import Ep
 from support.strategies import axis, shapes
@@ -26,8 +26,16 @@ CASES = [
         for t in ("float16", "int64", "bool", "uint8", "float64")
     ),
     case("ConstantOfShape", ints([]), id="scalar"),
-    case("Range", values(1, 2), values(9, 11), values(2, 3), dtypes=["float32", "float64", "int64", "int32", "int16"]),
-    case("Range", values(1.5), values(-2.0), values(-0.5), dtypes=["float32", "float64"], id="down"),
+    case(
+        "Range",
+        values(1, 2),
+        values(9, 11),
+        values(2, 3),
+        dtypes=["float32", "float64", "int64", "int32", "int16"],
+    ),
+    case(
+        "Range", values(1.5), values(-2.0), values(-0.5), dtypes=["float32", "float64"], id="down"
+    ),
     case("Range", values(3), values(3), values(1), id="empty", dtypes=["float32", "int64"]),
     case("Range", values(0), values(5), values(1), opset=11, id="old", dtypes=["float32", "int64"]),
     case("EyeLike", rand(N, M)),
@@ -57,7 +65,9 @@ def test_failing(c, text, ep: Ep) -> None:
     ep.fails(c, text)
 
 
-@given(start=st.integers(-20, 20), limit=st.integers(-20, 20), delta=st.sampled_from([1, 2, 7, -1, -3]))
+@given(
+    start=st.integers(-20, 20), limit=st.integers(-20, 20), delta=st.sampled_from([1, 2, 7, -1, -3])
+)
 def test_range(start, limit, delta, ep: Ep) -> None:
     for dtype in ("int64", "int32"):
         c = case("Range", *(ints(v, dtype=dtype) for v in (start, limit, delta)), id="any")
@@ -67,5 +77,12 @@ def test_range(start, limit, delta, ep: Ep) -> None:
 @given(data=st.data(), shape=shapes(min_rank=1, max_rank=3, least=1))
 def test_unique(data, shape, ep: Ep) -> None:
     options = {"axis": data.draw(axis(len(shape)))} if data.draw(st.booleans()) else {}
-    c = case("Unique", rand(*shape, low=0, high=3), outputs=4, sorted=data.draw(st.integers(0, 1)), id="any", **options)
+    c = case(
+        "Unique",
+        rand(*shape, low=0, high=3),
+        outputs=4,
+        sorted=data.draw(st.integers(0, 1)),
+        id="any",
+        **options,
+    )
     ep.check_one(c, 11, "float32")

@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import assume, given
+
 from support.case import K, M, N, case, const, ints, rand, values
 from support.ep import Ep
 from support.strategies import INT_MAX, INT_MIN, axes, axis, bounds, shapes, steps
@@ -13,7 +14,9 @@ from support.strategies import INT_MAX, INT_MIN, axes, axis, bounds, shapes, ste
 
 def one_hot(indices, depth, values, axis=-1):
     wanted = np.expand_dims(indices % int(np.ravel(depth)[0]), axis)
-    places = np.arange(int(np.ravel(depth)[0])).reshape([-1 if i == axis % wanted.ndim else 1 for i in range(wanted.ndim)])
+    places = np.arange(int(np.ravel(depth)[0])).reshape(
+        [-1 if i == axis % wanted.ndim else 1 for i in range(wanted.ndim)]
+    )
     inside = np.expand_dims(np.abs(indices) < int(np.ravel(depth)[0]), axis)
     return np.where((wanted == places) & inside, values[1], values[0])
 
@@ -24,20 +27,72 @@ CASES = [
     case("Slice", rand(N, 5), const([1]), const([3])),
     case("Slice", rand(4, 5), const([-1]), const([-9]), const([1]), const([-2]), id="reversed"),
     case("Slice", rand(0, 5), const([0]), const([9]), id="empty"),
-    case("Slice", rand(N, M, K), const([0, 1]), const([INT_MAX, INT_MAX]), const([2, 0]), id="open"),
+    case(
+        "Slice", rand(N, M, K), const([0, 1]), const([INT_MAX, INT_MAX]), const([2, 0]), id="open"
+    ),
     case("Slice", rand(6, 5), ints([1, 0], [0, 2]), ints([4, 3], [2, 5]), id="run-time"),
-    case("Slice", rand(6, 5), ints([1], [3]), ints([6], [0]), ints([0], [-1]), ints([2], [-1]), id="all-run-time"),
-    case("Slice", rand(6), ints([5], dtype="int32"), ints([-7], dtype="int32"), const([0], "int32"),
-         const([-1], "int32"), id="int32"),
-    case("Slice", values([0, 1, 2]), const([-7]), const([-9]), const([0]), const([-1]), id="left-of-the-axis"),
-    case("Slice", values([0, 1, 2]), const([1]), const([INT_MAX]), const([0]), const([-1]), id="right-of-the-axis"),
+    case(
+        "Slice",
+        rand(6, 5),
+        ints([1], [3]),
+        ints([6], [0]),
+        ints([0], [-1]),
+        ints([2], [-1]),
+        id="all-run-time",
+    ),
+    case(
+        "Slice",
+        rand(6),
+        ints([5], dtype="int32"),
+        ints([-7], dtype="int32"),
+        const([0], "int32"),
+        const([-1], "int32"),
+        id="int32",
+    ),
+    case(
+        "Slice",
+        values([0, 1, 2]),
+        const([-7]),
+        const([-9]),
+        const([0]),
+        const([-1]),
+        id="left-of-the-axis",
+    ),
+    case(
+        "Slice",
+        values([0, 1, 2]),
+        const([1]),
+        const([INT_MAX]),
+        const([0]),
+        const([-1]),
+        id="right-of-the-axis",
+    ),
     case("Trilu", rand(N, M, K)),
-    *(case("Trilu", rand(M, K), const(k), upper=u, id=f"k={k}-upper={u}") for k in (-1, 2, 9) for u in (0, 1)),
+    *(
+        case("Trilu", rand(M, K), const(k), upper=u, id=f"k={k}-upper={u}")
+        for k in (-1, 2, 9)
+        for u in (0, 1)
+    ),
     case("Trilu", rand(3, 4), ints(1, -1), id="run-time"),
     case("OneHot", ints([0, 2, -1, 9]), const(4), rand(2), id="last", reference=one_hot),
-    case("OneHot", ints([[0, 2], [1, 1]]), ints(3, 5), rand(2), axis=0, id="first", reference=one_hot),
-    case("OneHot", ints([0, 2], dtype="int32"), const([3.0], "float32"), rand(2), axis=1, id="float-depth", reference=one_hot),
-    case("Compress", rand(N, 4), values([True, False, True], [False, False, True], dtype="bool"), axis=1),
+    case(
+        "OneHot", ints([[0, 2], [1, 1]]), ints(3, 5), rand(2), axis=0, id="first", reference=one_hot
+    ),
+    case(
+        "OneHot",
+        ints([0, 2], dtype="int32"),
+        const([3.0], "float32"),
+        rand(2),
+        axis=1,
+        id="float-depth",
+        reference=one_hot,
+    ),
+    case(
+        "Compress",
+        rand(N, 4),
+        values([True, False, True], [False, False, True], dtype="bool"),
+        axis=1,
+    ),
     case("Compress", rand(2, 3), values([True, False, True, True], dtype="bool"), id="flat"),
     case("Compress", rand(2, 3), values([False, False], dtype="bool"), axis=0, id="nothing"),
     case("ReverseSequence", rand(4, 3, K), ints([4, 1, 2], [1, 3, 0])),
@@ -76,18 +131,24 @@ def test_slice(data, shape, ep: Ep) -> None:
     # ORT reads an end of INT_MAX with a negative step as "to the left end": see disputes.py.
     assume(not any(e >= 2**31 - 1 and s < 0 for e, s in zip(ends, by, strict=True)))
     given_by = const if data.draw(st.booleans()) else ints
-    c = case("Slice", rand(*shape), *(given_by(list(v)) for v in (starts, ends, chosen, by)), id="any")
+    c = case(
+        "Slice", rand(*shape), *(given_by(list(v)) for v in (starts, ends, chosen, by)), id="any"
+    )
     ep.check_one(c, 13, "int32")
 
 
 @given(data=st.data(), shape=shapes(min_rank=2))
 def test_trilu(data, shape, ep: Ep) -> None:
     k = data.draw(st.one_of(st.integers(-7, 7), st.sampled_from([INT_MAX, INT_MIN + 1])))
-    ep.check_one(case("Trilu", rand(*shape), ints(k), upper=data.draw(st.integers(0, 1))), 14, "float32")
+    ep.check_one(
+        case("Trilu", rand(*shape), ints(k), upper=data.draw(st.integers(0, 1))), 14, "float32"
+    )
 
 
 @given(data=st.data(), shape=shapes(max_rank=3))
 def test_one_hot(data, shape, ep: Ep) -> None:
     at = data.draw(axis(len(shape) + 1))
     indices = rand(*shape, low=-4, high=5, dtype="int64")
-    ep.check_one(case("OneHot", indices, ints(data.draw(st.integers(1, 4))), rand(2), axis=at), 11, "float32")
+    ep.check_one(
+        case("OneHot", indices, ints(data.draw(st.integers(1, 4))), rand(2), axis=at), 11, "float32"
+    )

@@ -19,6 +19,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
+
 from ort_mlx import registry
 from ort_mlx.registry import OpDef
 from ort_mlx.safety import SHAPELESS
@@ -143,7 +144,9 @@ def test_versions_that_are_not_translated(capsys: pytest.CaptureFixture[str]) ->
 
 
 def _cases_of(o: OpDef) -> Iterator[Case]:
-    return (c for c in all_cases()[0] if (c.domain, c.op_type) == (o.domain, o.name) and c.opdef is o)
+    return (
+        c for c in all_cases()[0] if (c.domain, c.op_type) == (o.domain, o.name) and c.opdef is o
+    )
 
 
 def _same(ours: Any, theirs: Any) -> bool:
@@ -175,7 +178,9 @@ def _pattern(value: ast.expr) -> str:
     if isinstance(value, ast.Constant):
         return re.escape(str(value.value))
     assert isinstance(value, ast.JoinedStr), "a reason is a literal or an f-string"
-    return "".join(re.escape(v.value) if isinstance(v, ast.Constant) else ".+" for v in value.values)
+    return "".join(
+        re.escape(v.value) if isinstance(v, ast.Constant) else ".+" for v in value.values
+    )
 
 
 def _tuple(result: Any) -> tuple[Any, ...]:

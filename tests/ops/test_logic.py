@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
+
 from support.case import K, M, N, case, rand, values
 from support.ep import Ep
 from support.strategies import broadcastable
@@ -12,10 +13,18 @@ from support.strategies import broadcastable
 INF, NAN = np.inf, np.nan
 
 CASES = [
-    *(case(name, rand(N, M), rand(N, M)) for name in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")),
-    *(case(name, rand(N, 1, K), rand(M, 1), id="broadcast") for name in ("Equal", "Greater", "Less")),
     *(
-        case(name, values([NAN, 1.0, INF, -0.0, 2.0]), values([NAN, NAN, INF, 0.0, 3.0]), id="edges")
+        case(name, rand(N, M), rand(N, M))
+        for name in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
+    ),
+    *(
+        case(name, rand(N, 1, K), rand(M, 1), id="broadcast")
+        for name in ("Equal", "Greater", "Less")
+    ),
+    *(
+        case(
+            name, values([NAN, 1.0, INF, -0.0, 2.0]), values([NAN, NAN, INF, 0.0, 3.0]), id="edges"
+        )
         for name in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
     ),
     case("Equal", rand(N, M), rand(M), opset=7, id="old"),
@@ -33,8 +42,13 @@ CASES = [
         case("BitShift", rand(N, M, low=0, high=90), rand(M, low=0, high=7), direction=d)
         for d in ("LEFT", "RIGHT")
     ),
-    case("BitShift", values([255, 7, 1], dtype="uint8"), values([8, 9, 200], dtype="uint8"),
-         direction="LEFT", id="too-far"),
+    case(
+        "BitShift",
+        values([255, 7, 1], dtype="uint8"),
+        values([8, 9, 200], dtype="uint8"),
+        direction="LEFT",
+        id="too-far",
+    ),
     case("IsNaN", values([NAN, 1.0, INF, -INF])),
     case("IsNaN", rand(N, M), id="dims"),
     *(
@@ -48,8 +62,10 @@ CASES = [
     case("Where", rand(0, 2, dtype="bool"), rand(2), rand(1, 2), id="empty"),
 ]
 REFUSED = [
-    (case("BitShift", rand(3, dtype="uint8"), rand(3, dtype="uint8"), direction="UP"),
-     "the direction is neither LEFT nor RIGHT"),
+    (
+        case("BitShift", rand(3, dtype="uint8"), rand(3, dtype="uint8"), direction="UP"),
+        "the direction is neither LEFT nor RIGHT",
+    ),
 ]
 
 

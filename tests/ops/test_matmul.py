@@ -5,7 +5,8 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from support.case import K, L, M, N, case, const, loose, omitted, rand
+
+from support.case import K, L, M, N, case, const, loose, rand
 from support.ep import Ep
 from support.strategies import SIZES, broadcastable
 
@@ -21,13 +22,30 @@ CASES = [
     case("MatMul", rand(N, 0), rand(0, M), id="no-sum"),
     case("Gemm", rand(N, K), rand(K, M), rand(M), opset=7, id="old", tolerance=SUMS),
     *(
-        case("Gemm", rand(*((K, N) if ta else (N, K))), rand(*((M, K) if tb else (K, M))), rand(N, 1),
-             transA=ta, transB=tb, alpha=0.5, beta=2.0, tolerance=SUMS,
-             dtypes=["float32", "float64", "float16", "bfloat16"])
+        case(
+            "Gemm",
+            rand(*((K, N) if ta else (N, K))),
+            rand(*((M, K) if tb else (K, M))),
+            rand(N, 1),
+            transA=ta,
+            transB=tb,
+            alpha=0.5,
+            beta=2.0,
+            tolerance=SUMS,
+            dtypes=["float32", "float64", "float16", "bfloat16"],
+        )
         for ta in (0, 1)
         for tb in (0, 1)
     ),
-    case("Gemm", rand(N, 4), const(rand(3, 4)), const(rand(3)), transB=1, id="constants", tolerance=SUMS),
+    case(
+        "Gemm",
+        rand(N, 4),
+        const(rand(3, 4)),
+        const(rand(3)),
+        transB=1,
+        id="constants",
+        tolerance=SUMS,
+    ),
     case("Gemm", rand(N, K), rand(K, M), oldest=11, id="no-bias", tolerance=SUMS),
     case("Gemm", rand(N, K), rand(K, M), rand(), alpha=2.0, id="scalar-bias", tolerance=SUMS),
     *(
@@ -47,8 +65,10 @@ CASES = [
     case("Det", rand(4, 4), id="matrix"),
 ]
 REFUSED = [
-    (case("Gemm", rand(2, 3), rand(3, 2), rand(2), alpha=0.5, dtypes=["int32"]),
-     "alpha or beta is not a whole number and the inputs are integers"),
+    (
+        case("Gemm", rand(2, 3), rand(3, 2), rand(2), alpha=0.5, dtypes=["int32"]),
+        "alpha or beta is not a whole number and the inputs are integers",
+    ),
 ]
 
 
@@ -62,7 +82,13 @@ def test_refused(c, sentence, ep: Ep) -> None:
     ep.refuse(c, sentence)
 
 
-@given(batches=broadcastable(2, max_rank=2), rows=SIZES, inner=SIZES, columns=SIZES, vector=st.sampled_from("  ab"))
+@given(
+    batches=broadcastable(2, max_rank=2),
+    rows=SIZES,
+    inner=SIZES,
+    columns=SIZES,
+    vector=st.sampled_from("  ab"),
+)
 def test_matmul_broadcasts(batches, rows, inner, columns, vector, ep: Ep) -> None:
     a, b = ((*batches[0], rows, inner), (*batches[1], inner, columns))
     a, b = ((inner,) if vector == "a" else a), ((inner,) if vector == "b" else b)

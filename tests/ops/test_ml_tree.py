@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx.numpy_helper import from_array
+
 from support.case import ML, N, case, loose, rand, values
 from support.ep import Ep
 
@@ -14,7 +15,16 @@ NODES = {
     "nodes_treeids": [0, 0, 0, 0, 0, 1, 1, 1],
     "nodes_nodeids": [0, 1, 2, 3, 4, 0, 1, 2],
     "nodes_featureids": [0, 1, 0, 0, 0, 2, 0, 0],
-    "nodes_modes": ["BRANCH_LEQ", "BRANCH_LEQ", "LEAF", "LEAF", "LEAF", "BRANCH_GT", "LEAF", "LEAF"],
+    "nodes_modes": [
+        "BRANCH_LEQ",
+        "BRANCH_LEQ",
+        "LEAF",
+        "LEAF",
+        "LEAF",
+        "BRANCH_GT",
+        "LEAF",
+        "LEAF",
+    ],
     "nodes_values": [0.1, -0.2, 0.0, 0.0, 0.0, 0.3, 0.0, 0.0],
     "nodes_truenodeids": [1, 3, 0, 0, 0, 1, 0, 0],
     "nodes_falsenodeids": [2, 4, 0, 0, 0, 2, 0, 0],
@@ -28,28 +38,90 @@ X = rand(N, 3)
 def regressor(x=X, opset=1, ids=(0, 0, 0, 0, 0), **options):
     target = {f"target_{k}": v for k, v in LEAVES.items()}
     options = {"n_targets": 1 + max(ids), **options}
-    return case("TreeEnsembleRegressor", x, domain=ML, opset=opset, dtypes=["float32"], tolerance=SCORES,
-                target_ids=list(ids), target_weights=WEIGHTS, **NODES, **target, **options)
+    return case(
+        "TreeEnsembleRegressor",
+        x,
+        domain=ML,
+        opset=opset,
+        dtypes=["float32"],
+        tolerance=SCORES,
+        target_ids=list(ids),
+        target_weights=WEIGHTS,
+        **NODES,
+        **target,
+        **options,
+    )
 
 
 def classifier(x=X, opset=1, ids=(0, 1, 2, 0, 1), labels=(4, 7, 9), **options):
     target = {f"class_{k}": v for k, v in LEAVES.items()}
-    return case("TreeEnsembleClassifier", x, domain=ML, opset=opset, outputs=2, dtypes=["float32"], tolerance=SCORES,
-                class_ids=list(ids), class_weights=WEIGHTS, classlabels_int64s=list(labels), **NODES, **target,
-                **options)
+    return case(
+        "TreeEnsembleClassifier",
+        x,
+        domain=ML,
+        opset=opset,
+        outputs=2,
+        dtypes=["float32"],
+        tolerance=SCORES,
+        class_ids=list(ids),
+        class_weights=WEIGHTS,
+        classlabels_int64s=list(labels),
+        **NODES,
+        **target,
+        **options,
+    )
 
 
 def tensor(values, kind=np.float32):
     return from_array(np.array(values, kind))
 
 
+def members(**options):
+    """x0 <= 11 ? (x0 in {12, 7} ? leaf : leaf) : (x0 in {1.5, 3, 8} ? leaf : leaf)."""
+    return case(
+        "TreeEnsemble",
+        values([[1.5], [3.0], [7.0], [8.0], [12.0], [13.0], [float("nan")]]),
+        domain=ML,
+        opset=5,
+        dtypes=["float32"],
+        tolerance=SCORES,
+        n_targets=4,
+        nodes_featureids=[0, 0, 0],
+        nodes_modes=tensor([0, 6, 6], np.uint8),
+        nodes_splits=tensor([11.0, 0.0, 0.0]),
+        membership_values=tensor([1.5, 3.0, 8.0, np.nan, 12.0, 7.0, np.nan]),
+        nodes_truenodeids=[1, 0, 1],
+        nodes_trueleafs=[0, 1, 1],
+        nodes_falsenodeids=[2, 2, 3],
+        nodes_falseleafs=[0, 1, 1],
+        tree_roots=[0],
+        leaf_targetids=[0, 1, 2, 3],
+        leaf_weights=tensor([1.0, 10.0, 1000.0, 100.0]),
+        **options,
+    )
+
+
 def ensemble(x=X, kind=np.float32, **options):
     return case(
-        "TreeEnsemble", x, domain=ML, opset=5, dtypes=["float32" if kind is np.float32 else "float64"],
-        tolerance=SCORES, n_targets=2, nodes_featureids=[0, 1, 2], nodes_modes=tensor([0, 3, 2], np.uint8),
-        nodes_splits=tensor([0.1, -0.2, 0.3], kind), nodes_truenodeids=[1, 0, 3], nodes_trueleafs=[0, 1, 1],
-        nodes_falsenodeids=[2, 1, 4], nodes_falseleafs=[1, 1, 1], tree_roots=[0],
-        leaf_targetids=[0, 1, 0, 1, 1], leaf_weights=tensor(WEIGHTS, kind), **options)
+        "TreeEnsemble",
+        x,
+        domain=ML,
+        opset=5,
+        dtypes=["float32" if kind is np.float32 else "float64"],
+        tolerance=SCORES,
+        n_targets=2,
+        nodes_featureids=[0, 1, 2],
+        nodes_modes=tensor([0, 3, 2], np.uint8),
+        nodes_splits=tensor([0.1, -0.2, 0.3], kind),
+        nodes_truenodeids=[1, 0, 3],
+        nodes_trueleafs=[0, 1, 1],
+        nodes_falsenodeids=[2, 1, 4],
+        nodes_falseleafs=[1, 1, 1],
+        tree_roots=[0],
+        leaf_targetids=[0, 1, 0, 1, 1],
+        leaf_weights=tensor(WEIGHTS, kind),
+        **options,
+    )
 
 
 CASES = [
@@ -65,13 +137,17 @@ CASES = [
     ensemble(id="plain"),
     ensemble(kind=np.float64, id="double"),
     ensemble(aggregate_function=3, post_transform=2),
+    members(id="members"),
 ]
 REFUSED = [
     (regressor(aggregate_function="MEDIAN"), "aggregate_function MEDIAN is unknown"),
     (regressor(base_values=[1.0, 2.0]), "there is not one base value for each target"),
     (classifier(labels=(4,), ids=(0,) * 5), "there are fewer than two integer labels"),
     (classifier(labels=(4, 5), ids=(0, 1, 0, 1, 0)), "both of two classes have votes"),
-    (classifier(labels=(4, 5), ids=(0,) * 5, post_transform="PROBIT"), "PROBIT of a binary classifier"),
+    (
+        classifier(labels=(4, 5), ids=(0,) * 5, post_transform="PROBIT"),
+        "PROBIT of a binary classifier",
+    ),
     (classifier(base_values=[0.1]), "the number of base values does not fit the classes"),
     (ensemble(rand(2, 2, 3)), "the input is not a matrix"),
     (ensemble(kind=np.float64, post_transform=2), "a transform of float64 scores"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.case import K, M, N, case, const, loose, omitted, rand, values
+
+from support.case import K, M, N, case, const, loose, rand, values
 from support.ep import Ep
 
 HALVES = loose(2e-2, 2e-2, "halves are rounded at other places", "float16", "bfloat16")
@@ -24,37 +25,88 @@ CASES = [
     case("BatchNormalization", rand(N, 3, M), *CHANNELS, opset=9, tolerance=HALVES, epsilon=0.1),
     case("BatchNormalization", rand(N, 3, M, K), *CHANNELS, tolerance=HALVES),
     case("BatchNormalization", rand(N, 3), *CHANNELS, tolerance=HALVES, id="matrix"),
-    case("BatchNormalization", rand(N, 3, M), *CHANNELS, outputs=3, training_mode=1, tolerance=HALVES,
-         dtypes=["float32"]),
+    case(
+        "BatchNormalization",
+        rand(N, 3, M),
+        *CHANNELS,
+        outputs=3,
+        training_mode=1,
+        tolerance=HALVES,
+        dtypes=["float32"],
+    ),
     case("Dropout", rand(N, M), opset=7),
     case("Dropout", rand(N, M), opset=10),
     case("Dropout", rand(N, M), outputs=2),
     case("Dropout", rand(N, M), const(0.3, "float32"), const(False, "bool"), id="inference"),
     case("Dropout", rand(N, M), const(0.0, "float32"), const(True, "bool"), id="nothing-dropped"),
-    case("GroupNormalization", rand(N, 4, M), rand(2), rand(2), opset=18, num_groups=2, tolerance=STASHED),
+    case(
+        "GroupNormalization",
+        rand(N, 4, M),
+        rand(2),
+        rand(2),
+        opset=18,
+        num_groups=2,
+        tolerance=STASHED,
+    ),
     case("GroupNormalization", rand(N, 4, M, K), rand(4), rand(4), num_groups=2, tolerance=STASHED),
     case("InstanceNormalization", rand(N, 3, M, K), rand(3), rand(3), tolerance=HALVES),
-    case("LayerNormalization", rand(N, M, 4), rand(4), rand(4), opset=16, id="contrib", tolerance=HALVES,
-         dtypes=["float32", "float64", "float16"]),
+    case(
+        "LayerNormalization",
+        rand(N, M, 4),
+        rand(4),
+        rand(4),
+        opset=16,
+        id="contrib",
+        tolerance=HALVES,
+        dtypes=["float32", "float64", "float16"],
+    ),
     case("LayerNormalization", rand(N, M, 4), *LATENT, outputs=3, tolerance=HALVES),
-    case("LayerNormalization", rand(N, M, K), rand(M, K), axis=1, epsilon=0.1, tolerance=HALVES, id="axis"),
+    case(
+        "LayerNormalization",
+        rand(N, M, K),
+        rand(M, K),
+        axis=1,
+        epsilon=0.1,
+        tolerance=HALVES,
+        id="axis",
+    ),
     case("RMSNormalization", rand(N, M, 4), LATENT[0], tolerance=HALVES),
     case("RMSNormalization", rand(N, M, K), rand(M, K), axis=-2, epsilon=0.1, tolerance=HALVES),
     case("SimplifiedLayerNormalization", rand(N, M, 4), LATENT[0], outputs=2, tolerance=HALVES),
     case("LpNormalization", rand(N, M), tolerance=HALVES),
     case("LpNormalization", rand(N, M), axis=0, p=1, tolerance=HALVES),
     case("LpNormalization", values([[3.0, 4.0], [0.0, 0.0]]), id="zeros"),
-    case("MeanVarianceNormalization", rand(N, 3, M, K), tolerance=HALVES, reference=mean_variance_normalization),
-    case("MeanVarianceNormalization", rand(N, M, K), axes=[1, -1], tolerance=HALVES,
-         reference=mean_variance_normalization),
+    case(
+        "MeanVarianceNormalization",
+        rand(N, 3, M, K),
+        tolerance=HALVES,
+        reference=mean_variance_normalization,
+    ),
+    case(
+        "MeanVarianceNormalization",
+        rand(N, M, K),
+        axes=[1, -1],
+        tolerance=HALVES,
+        reference=mean_variance_normalization,
+    ),
 ]
 REFUSED = [
-    (case("BatchNormalization", rand(2, 3, 4), *CHANNELS, opset=9, outputs=5),
-     "the running statistics are outputs, which is training"),
-    (case("Dropout", rand(2, 3), const(0.5, "float32"), rand(dtype="bool")), "training_mode is not a constant"),
-    (case("Dropout", rand(2, 3), const(0.5, "float32"), const(True, "bool")), "it is in training mode"),
-    (case("LayerNormalization", rand(2, 4), rand(4), stash_type=11),
-     "the statistics are stashed in a type other than float32 and the halves"),
+    (
+        case("BatchNormalization", rand(2, 3, 4), *CHANNELS, opset=9, outputs=5),
+        "the running statistics are outputs, which is training",
+    ),
+    (
+        case("Dropout", rand(2, 3), const(0.5, "float32"), rand(dtype="bool")),
+        "training_mode is not a constant",
+    ),
+    (
+        case("Dropout", rand(2, 3), const(0.5, "float32"), const(True, "bool")),
+        "it is in training mode",
+    ),
+    (
+        case("LayerNormalization", rand(2, 4), rand(4), stash_type=11),
+        "the statistics are stashed in a type other than float32 and the halves",
+    ),
 ]
 
 

@@ -19,17 +19,21 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx.backend.test.case.node import collect_testcases
+
 from ort_mlx import registry
 from support.ep import Ep
 from support.placement import assert_placed, mlx_session, placement, reasons
 from support.references import TOLERANCES
 
+_CORNERS: Final = (
+    "as ONNX Runtime: the output's corner is the input's, which needs the rounded output size "
+    "rather than size * scale"
+)
 # Tests whose expected outputs are not what we return, each with the reason.
 DISPUTED: Final[Mapping[str, str]] = {
     "test_maxunpool_export_with_output_shape": "ONNX Runtime counts the indices in output_shape",
-    "test_resize_downsample_scales_linear_align_corners": "as ONNX Runtime: the output's corner is the "
-    "input's, which needs the rounded output size rather than size * scale",
-    "test_resize_downsample_scales_cubic_align_corners": "as above",
+    "test_resize_downsample_scales_linear_align_corners": _CORNERS,
+    "test_resize_downsample_scales_cubic_align_corners": _CORNERS,
 }
 
 OPS = sorted({(d.domain, d.name) for d in registry.all_ops() if d.domain != registry.MS})
@@ -105,8 +109,8 @@ def _cpu_takes(model: onnx.ModelProto) -> bool:
 
 def _run(session: Any, inputs: Any) -> list[Any]:
     feed = {
-        info.name: _ort_value(_array(x))
-        for info, x in zip(session.get_inputs(), inputs, strict=False)
+        entry.name: _ort_value(_array(x))
+        for entry, x in zip(session.get_inputs(), inputs, strict=False)
     }
     return [_numpy(y) for y in session.run_with_ort_values(None, feed)]
 

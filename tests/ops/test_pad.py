@@ -5,7 +5,8 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from support.case import K, M, N, case, const, ints, omitted, rand, values
+
+from support.case import M, N, case, const, ints, omitted, rand, values
 from support.ep import Ep
 from support.strategies import axes, shapes
 
@@ -15,7 +16,10 @@ CASES = [
     *(case("Pad", rand(N, 4), opset=7, pads=[0, 2, 0, 1], mode=m) for m in MODES),
     case("Pad", rand(N, 4), opset=7, pads=[1, -1, 0, 1], value=2.5),
     *(case("Pad", rand(N, 4), const([0, 2, 0, 1]), opset=11, mode=m) for m in MODES),
-    *(case("Pad", rand(N, 4, M), const([1, 2]), omitted(), const([-2]), mode=m, id=m) for m in (*MODES, "wrap")),
+    *(
+        case("Pad", rand(N, 4, M), const([1, 2]), omitted(), const([-2]), mode=m, id=m)
+        for m in (*MODES, "wrap")
+    ),
     case("Pad", rand(N, M), const([1, 0, 0, 2]), const(3.0), id="value"),
     case("Pad", rand(N, 4), ints([0, 1, 2, 0], [0, 3, 0, 1]), values(3.0), id="run-time"),
     case("Pad", rand(2, 0), const([1, 1, 0, 1]), id="empty"),

@@ -6,7 +6,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given
-from support.case import MS, Dim, K, L, M, N, case, ints, loose, omitted, rand
+
+from support.case import MS, Dim, K, L, M, N, case, ints, loose, rand
 from support.ep import Ep
 from support.references import run_op
 
@@ -31,41 +32,115 @@ def lrn(x, size, alpha=1e-4, beta=0.75, bias=1.0):
     before, after, channels = (size - 1) // 2, size // 2, x.shape[1]
     alpha, beta, bias = map(np.float32, (alpha, beta, bias))
     squares = [
-        (x[:, max(c - before, 0) : c + after + 1] ** 2).sum(1, keepdims=True) for c in range(channels)
+        (x[:, max(c - before, 0) : c + after + 1] ** 2).sum(1, keepdims=True)
+        for c in range(channels)
     ]
     return x / (float(bias) + float(alpha) / size * np.concatenate(squares, 1)) ** float(beta)
 
 
 CASES = [
-    *(case(name, rand(N, 2, H, 7), opset=o, **KERNEL, tolerance=HALVES, id=f"opset{o}")
-      for name, o in (("AveragePool", 7), ("AveragePool", 10), ("MaxPool", 7), ("MaxPool", 8), ("LpPool", 11))),
-    *(case(name, rand(N, 2, H, 7), **KERNEL, strides=[2, 1], pads=[1, 0, 1, 1], tolerance=HALVES, id="pads")
-      for name in NAMES),
+    *(
+        case(name, rand(N, 2, H, 7), opset=o, **KERNEL, tolerance=HALVES, id=f"opset{o}")
+        for name, o in (
+            ("AveragePool", 7),
+            ("AveragePool", 10),
+            ("MaxPool", 7),
+            ("MaxPool", 8),
+            ("LpPool", 11),
+        )
+    ),
+    *(
+        case(
+            name,
+            rand(N, 2, H, 7),
+            **KERNEL,
+            strides=[2, 1],
+            pads=[1, 0, 1, 1],
+            tolerance=HALVES,
+            id="pads",
+        )
+        for name in NAMES
+    ),
     *(case(name, rand(N, 2, 9), kernel_shape=[3], tolerance=HALVES, id="1d") for name in NAMES),
-    *(case(name, rand(N, 2, 5, 4, 6), kernel_shape=[2, 1, 3], tolerance=HALVES, id="3d") for name in NAMES),
-    *(case(name, rand(N, 2, H, 7), **KERNEL, ceil_mode=1, strides=[2, 2], tolerance=HALVES) for name in NAMES[:2]),
+    *(
+        case(name, rand(N, 2, 5, 4, 6), kernel_shape=[2, 1, 3], tolerance=HALVES, id="3d")
+        for name in NAMES
+    ),
+    *(
+        case(name, rand(N, 2, H, 7), **KERNEL, ceil_mode=1, strides=[2, 2], tolerance=HALVES)
+        for name in NAMES[:2]
+    ),
     *(
         case(name, rand(N, 2, H, 7), **KERNEL, auto_pad=p, strides=[2, 2], tolerance=HALVES)
         for name in NAMES[:2]
         for p in ("SAME_UPPER", "SAME_LOWER", "VALID")
     ),
-    case("AveragePool", rand(N, 2, H, 7), **KERNEL, pads=[1, 1, 1, 1], count_include_pad=1, tolerance=HALVES),
+    case(
+        "AveragePool",
+        rand(N, 2, H, 7),
+        **KERNEL,
+        pads=[1, 1, 1, 1],
+        count_include_pad=1,
+        tolerance=HALVES,
+    ),
     case("AveragePool", rand(N, 2, H, 7), **KERNEL, dilations=[2, 2], oldest=19, tolerance=HALVES),
     case("LpPool", rand(N, 2, H, 7), **KERNEL, p=3, tolerance=HALVES),
     case("MaxPool", rand(N, 2, H, 7), **KERNEL, dilations=[2, 1]),
-    *(case("MaxPool", rand(N, 2, H, 6), outputs=2, **KERNEL, strides=[2, 2], storage_order=s, dtypes=["float32"])
-      for s in (0, 1)),
+    *(
+        case(
+            "MaxPool",
+            rand(N, 2, H, 6),
+            outputs=2,
+            **KERNEL,
+            strides=[2, 2],
+            storage_order=s,
+            dtypes=["float32"],
+        )
+        for s in (0, 1)
+    ),
     case("MaxPool", rand(N, 2, H, 6), opset=8, outputs=2, **KERNEL, strides=[2, 2], id="indices"),
-    *(case(name, rand(N, L, M, K), tolerance=HALVES) for name in ("GlobalAveragePool", "GlobalMaxPool")),
+    *(
+        case(name, rand(N, L, M, K), tolerance=HALVES)
+        for name in ("GlobalAveragePool", "GlobalMaxPool")
+    ),
     case("GlobalLpPool", rand(N, L, M, K), p=3, tolerance=HALVES, reference=global_lp),
     case("GlobalLpPool", rand(N, 2, M), tolerance=HALVES, reference=global_lp, id="1d"),
-    case("MaxUnpool", rand(1, 1, 2, 2), ints([[[[5, 7], [13, 15]]]], [[[[0, 2], [8, 10]]]]), kernel_shape=[2, 2],
-         strides=[2, 2]),
-    case("MaxUnpool", rand(1, 1, 2, 2), ints([[[[5, 7], [13, 15]]]]), ints([1, 1, 5, 5]), kernel_shape=[2, 2],
-         strides=[2, 2], id="output-shape", dtypes=["float32"]),
-    case("LRN", rand(N, 5, M, K), size=3, alpha=0.3, beta=0.6, bias=1.5, tolerance=HALVES, reference=lrn),
+    case(
+        "MaxUnpool",
+        rand(1, 1, 2, 2),
+        ints([[[[5, 7], [13, 15]]]], [[[[0, 2], [8, 10]]]]),
+        kernel_shape=[2, 2],
+        strides=[2, 2],
+    ),
+    case(
+        "MaxUnpool",
+        rand(1, 1, 2, 2),
+        ints([[[[5, 7], [13, 15]]]]),
+        ints([1, 1, 5, 5]),
+        kernel_shape=[2, 2],
+        strides=[2, 2],
+        id="output-shape",
+        dtypes=["float32"],
+    ),
+    case(
+        "LRN",
+        rand(N, 5, M, K),
+        size=3,
+        alpha=0.3,
+        beta=0.6,
+        bias=1.5,
+        tolerance=HALVES,
+        reference=lrn,
+    ),
     case("LRN", rand(N, 5, M, K), size=4, tolerance=HALVES, reference=lrn),
-    case("NhwcMaxPool", rand(N, H, 7, 3), domain=MS, **KERNEL, strides=[2, 1], reference=nhwc_max_pool),
+    case(
+        "NhwcMaxPool",
+        rand(N, H, 7, 3),
+        domain=MS,
+        **KERNEL,
+        strides=[2, 1],
+        reference=nhwc_max_pool,
+    ),
 ]
 
 
@@ -86,7 +161,15 @@ def pools(draw):
     options = {"count_include_pad": draw(st.integers(0, 1))} if name == "AveragePool" else {}
     if draw(st.booleans()):
         options["ceil_mode"] = 1
-    return case(name, rand(1, 2, *size), kernel_shape=kernel, strides=strides, pads=pads, id="any", **options)
+    return case(
+        name,
+        rand(1, 2, *size),
+        kernel_shape=kernel,
+        strides=strides,
+        pads=pads,
+        id="any",
+        **options,
+    )
 
 
 @given(c=pools())

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.case import MS, Dim, K, M, N, case, const, loose, omitted, rand, values
+
+from support.case import MS, Dim, M, N, case, const, loose, rand
 from support.ep import Ep
 
 STEP = loose(0, 1, "a result between two steps may be rounded to either")
@@ -52,44 +53,190 @@ def reduce_mean(x, x_scale, x_zero, y_scale, y_zero, *, axes, keepdims):
 
 
 CASES = [
-    case("QLinearMatMul", rand(N, 6, **UNSIGNED), scale(0.02), zero(10, "uint8"), const(rand(6, 3, **UNSIGNED)),
-         scale(0.02), zero(7, "uint8"), scale(0.3), zero(3, "uint8"), tolerance=STEP),
-    case("QLinearMatMul", rand(N, 6, **UNSIGNED), scale(0.02), zero(10, "uint8"),
-         const(rand(6, 3, low=-90, high=90, dtype="int8")), scale(0.01, 0.02, 0.03), zero([0, 0, 0], "int8"),
-         scale(0.3), zero(3, "uint8"), tolerance=STEP, id="columns"),
-    case("QLinearConv", rand(N, 2, H, 5, **UNSIGNED), scale(0.02), zero(10, "uint8"), const(rand(3, 2, 3, 2, **UNSIGNED)),
-         scale(0.03), zero(7, "uint8"), scale(0.5), zero(3, "uint8"), const([100, -50, 7], "int32"),
-         pads=[1, 0, 1, 1], tolerance=STEP),
-    case("QLinearConv", rand(N, 4, H, 5, **UNSIGNED), scale(0.02), zero(10, "uint8"),
-         const(rand(4, 2, 3, 3, low=-90, high=90, dtype="int8")), scale(0.01, 0.02, 0.03, 0.01), zero([0] * 4, "int8"),
-         scale(0.5), zero(3, "uint8"), group=2, strides=[2, 1], tolerance=STEP, id="channels"),
-    contrib("QLinearConv", rand(N, H, 5, 2, **UNSIGNED), scale(0.02), zero(10, "uint8"),
-            const(rand(3, 2, 3, 2, **UNSIGNED)), scale(0.03), zero(7, "uint8"), scale(0.5), zero(3, "uint8"),
-            channels_last=1),
-    contrib("QGemm", rand(N, 6, **UNSIGNED), scale(0.02), zero(10, "uint8"), const(rand(6, 3, **UNSIGNED)), scale(0.03),
-            zero(7, "uint8"), const([10, -20, 30], "int32"), scale(0.4), zero(3, "uint8")),
-    contrib("QGemm", rand(6, N, **UNSIGNED), scale(0.02), zero(10, "uint8"), const(rand(3, 6, **UNSIGNED)), scale(0.03),
-            zero(7, "uint8"), transA=1, transB=1, alpha=0.5, tolerance=loose(1e-4, 1e-4, "in float32")),
-    *(contrib(op, BYTES, *PAIR, rand(6, low=-100, high=120), *PAIR, *OUT) for op in ("QLinearAdd", "QLinearMul")),
-    *(contrib(op, BYTES, scale(0.02), zero(0), BYTES, scale(0.03), zero(0), scale(0.1), dtypes=["uint8"],
-              id="no-zeros", reference=without_zeros(fn))
-      for op, fn in {"QLinearAdd": np.add, "QLinearMul": np.multiply}.items()),
+    case(
+        "QLinearMatMul",
+        rand(N, 6, **UNSIGNED),
+        scale(0.02),
+        zero(10, "uint8"),
+        const(rand(6, 3, **UNSIGNED)),
+        scale(0.02),
+        zero(7, "uint8"),
+        scale(0.3),
+        zero(3, "uint8"),
+        tolerance=STEP,
+    ),
+    case(
+        "QLinearMatMul",
+        rand(N, 6, **UNSIGNED),
+        scale(0.02),
+        zero(10, "uint8"),
+        const(rand(6, 3, low=-90, high=90, dtype="int8")),
+        scale(0.01, 0.02, 0.03),
+        zero([0, 0, 0], "int8"),
+        scale(0.3),
+        zero(3, "uint8"),
+        tolerance=STEP,
+        id="columns",
+    ),
+    case(
+        "QLinearConv",
+        rand(N, 2, H, 5, **UNSIGNED),
+        scale(0.02),
+        zero(10, "uint8"),
+        const(rand(3, 2, 3, 2, **UNSIGNED)),
+        scale(0.03),
+        zero(7, "uint8"),
+        scale(0.5),
+        zero(3, "uint8"),
+        const([100, -50, 7], "int32"),
+        pads=[1, 0, 1, 1],
+        tolerance=STEP,
+    ),
+    case(
+        "QLinearConv",
+        rand(N, 4, H, 5, **UNSIGNED),
+        scale(0.02),
+        zero(10, "uint8"),
+        const(rand(4, 2, 3, 3, low=-90, high=90, dtype="int8")),
+        scale(0.01, 0.02, 0.03, 0.01),
+        zero([0] * 4, "int8"),
+        scale(0.5),
+        zero(3, "uint8"),
+        group=2,
+        strides=[2, 1],
+        tolerance=STEP,
+        id="channels",
+    ),
+    contrib(
+        "QLinearConv",
+        rand(N, H, 5, 2, **UNSIGNED),
+        scale(0.02),
+        zero(10, "uint8"),
+        const(rand(3, 2, 3, 2, **UNSIGNED)),
+        scale(0.03),
+        zero(7, "uint8"),
+        scale(0.5),
+        zero(3, "uint8"),
+        channels_last=1,
+    ),
+    contrib(
+        "QGemm",
+        rand(N, 6, **UNSIGNED),
+        scale(0.02),
+        zero(10, "uint8"),
+        const(rand(6, 3, **UNSIGNED)),
+        scale(0.03),
+        zero(7, "uint8"),
+        const([10, -20, 30], "int32"),
+        scale(0.4),
+        zero(3, "uint8"),
+    ),
+    contrib(
+        "QGemm",
+        rand(6, N, **UNSIGNED),
+        scale(0.02),
+        zero(10, "uint8"),
+        const(rand(3, 6, **UNSIGNED)),
+        scale(0.03),
+        zero(7, "uint8"),
+        transA=1,
+        transB=1,
+        alpha=0.5,
+        tolerance=loose(1e-4, 1e-4, "in float32"),
+    ),
+    *(
+        contrib(op, BYTES, *PAIR, rand(6, low=-100, high=120), *PAIR, *OUT)
+        for op in ("QLinearAdd", "QLinearMul")
+    ),
+    *(
+        contrib(
+            op,
+            BYTES,
+            scale(0.02),
+            zero(0),
+            BYTES,
+            scale(0.03),
+            zero(0),
+            scale(0.1),
+            dtypes=["uint8"],
+            id="no-zeros",
+            reference=without_zeros(fn),
+        )
+        for op, fn in {"QLinearAdd": np.add, "QLinearMul": np.multiply}.items()
+    ),
     contrib("QLinearSigmoid", BYTES, *PAIR, scale(0.004), zero(0)),
     contrib("QLinearLeakyRelu", BYTES, *PAIR, *OUT, alpha=0.2),
-    *(replace(contrib("QLinearSoftmax", BYTES, *PAIR, scale(0.004), zero(0), axis=a),
-              attributes={"axis": a, "opset": 13}) for a in (0, -1)),
-    case("QLinearConcat", scale(0.05), zero(3), rand(N, 2, low=-100, high=120), *PAIR, rand(N, 3, low=-100, high=120),
-         scale(0.03), zero(1), axis=1, domain=MS, dtypes=["uint8", "int8"], tolerance=STEP),
-    contrib("QLinearWhere", rand(N, 6, dtype="bool"), BYTES, *PAIR, rand(6, low=-100, high=120), scale(0.03), zero(1),
-            *OUT),
-    *(contrib("QLinearReduceMean", rand(N, 4, M, low=-100, high=120), *PAIR, *OUT, axes=[1], keepdims=k, reference=reduce_mean)
-      for k in (0, 1)),
-    *(contrib("QLinearGlobalAveragePool", rand(N, 3, H, 5, low=-100, high=120), *PAIR, *OUT, channels_last=c)
-      for c in (0, 1)),
-    contrib("QLinearAveragePool", rand(N, 3, H, 5, low=-100, high=120), *PAIR, *OUT, kernel_shape=[3, 2],
-            pads=[1, 0, 1, 1]),
-    contrib("QLinearAveragePool", rand(N, H, 5, 3, low=-100, high=120), *PAIR, *OUT, kernel_shape=[2, 2],
-            strides=[2, 2], channels_last=1, ceil_mode=1),
+    *(
+        replace(
+            contrib("QLinearSoftmax", BYTES, *PAIR, scale(0.004), zero(0), axis=a),
+            attributes={"axis": a, "opset": 13},
+        )
+        for a in (0, -1)
+    ),
+    case(
+        "QLinearConcat",
+        scale(0.05),
+        zero(3),
+        rand(N, 2, low=-100, high=120),
+        *PAIR,
+        rand(N, 3, low=-100, high=120),
+        scale(0.03),
+        zero(1),
+        axis=1,
+        domain=MS,
+        dtypes=["uint8", "int8"],
+        tolerance=STEP,
+    ),
+    contrib(
+        "QLinearWhere",
+        rand(N, 6, dtype="bool"),
+        BYTES,
+        *PAIR,
+        rand(6, low=-100, high=120),
+        scale(0.03),
+        zero(1),
+        *OUT,
+    ),
+    *(
+        contrib(
+            "QLinearReduceMean",
+            rand(N, 4, M, low=-100, high=120),
+            *PAIR,
+            *OUT,
+            axes=[1],
+            keepdims=k,
+            reference=reduce_mean,
+        )
+        for k in (0, 1)
+    ),
+    *(
+        contrib(
+            "QLinearGlobalAveragePool",
+            rand(N, 3, H, 5, low=-100, high=120),
+            *PAIR,
+            *OUT,
+            channels_last=c,
+        )
+        for c in (0, 1)
+    ),
+    contrib(
+        "QLinearAveragePool",
+        rand(N, 3, H, 5, low=-100, high=120),
+        *PAIR,
+        *OUT,
+        kernel_shape=[3, 2],
+        pads=[1, 0, 1, 1],
+    ),
+    contrib(
+        "QLinearAveragePool",
+        rand(N, H, 5, 3, low=-100, high=120),
+        *PAIR,
+        *OUT,
+        kernel_shape=[2, 2],
+        strides=[2, 2],
+        channels_last=1,
+        ceil_mode=1,
+    ),
 ]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.case import MS, N, case, const, ints, loose, omitted, rand
+
+from support.case import MS, case, const, ints, loose, omitted, rand
 from support.ep import Ep
 
 STEPS = loose(1e-2, 1e-2, "rounding the state may differ by one step")
@@ -11,8 +12,16 @@ STEPS = loose(1e-2, 1e-2, "rounding the state may differ by one step")
 
 def lstm(*more, directions=1, per_channel=False, dtype="int8", **options):
     low, high = (-90, 90) if dtype == "int8" else (0, 200)
-    scale = rand(directions, *((32,) if per_channel else ()), low=0.002, high=0.008, dtype="float32")
-    zero = rand(directions, *((32,) if per_channel else ()), low=0, high=1 if dtype == "int8" else 100, dtype=dtype)
+    scale = rand(
+        directions, *((32,) if per_channel else ()), low=0.002, high=0.008, dtype="float32"
+    )
+    zero = rand(
+        directions,
+        *((32,) if per_channel else ()),
+        low=0,
+        high=1 if dtype == "int8" else 100,
+        dtype=dtype,
+    )
     filled = [*more, *[omitted()] * (5 - len(more))]
     return case(
         "DynamicQuantizeLSTM",
@@ -37,8 +46,15 @@ CASES = [
     lstm(id="plain"),
     lstm(bias(), dtype="uint8", id="unsigned"),
     lstm(bias(), direction="reverse", id="reverse"),
-    lstm(bias(2), ints([4, 2, 3], dtype="int32"), rand(2, 3, 8, dtype="float32"), rand(2, 3, 8, dtype="float32"),
-         directions=2, direction="bidirectional", id="bidirectional"),
+    lstm(
+        bias(2),
+        ints([4, 2, 3], dtype="int32"),
+        rand(2, 3, 8, dtype="float32"),
+        rand(2, 3, 8, dtype="float32"),
+        directions=2,
+        direction="bidirectional",
+        id="bidirectional",
+    ),
     lstm(bias(), per_channel=True, id="channels"),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from support.case import Dim, N, case, const, ints, loose, omitted, rand
 from support.ep import Ep
 
@@ -40,19 +41,47 @@ CASES = [
     *(cell(op, bias(op), id="opset7", opset=7) for op in GATES),
     *(cell(op, bias(op), direction="reverse", id="reverse") for op in GATES),
     *(
-        cell(op, bias(op, 2), ints([4, 2, 3], dtype="int32"), rand(2, 3, 3), directions=2, direction="bidirectional",
-             x=rand(4, 3, 2), id="bidirectional")
+        cell(
+            op,
+            bias(op, 2),
+            ints([4, 2, 3], dtype="int32"),
+            rand(2, 3, 3),
+            directions=2,
+            direction="bidirectional",
+            x=rand(4, 3, 2),
+            id="bidirectional",
+        )
         for op in GATES
     ),
     *(cell(op, bias(op), omitted(), rand(1, N, 3), clip=0.5, id="clip") for op in GATES),
     cell("GRU", bias("GRU"), linear_before_reset=1, id="linear"),
-    cell("LSTM", bias("LSTM"), omitted(), rand(1, N, 3), rand(1, N, 3), const(rand(1, 9)), id="peepholes"),
+    cell(
+        "LSTM",
+        bias("LSTM"),
+        omitted(),
+        rand(1, N, 3),
+        rand(1, N, 3),
+        const(rand(1, 9)),
+        id="peepholes",
+    ),
     cell("LSTM", bias("LSTM"), input_forget=1, id="coupled"),
-    cell("LSTM", bias("LSTM"), activations=["HardSigmoid", "Softsign", "Tanh"], activation_alpha=[0.3],
-         activation_beta=[0.4], id="activations"),
+    cell(
+        "LSTM",
+        bias("LSTM"),
+        activations=["HardSigmoid", "Softsign", "Tanh"],
+        activation_alpha=[0.3],
+        activation_beta=[0.4],
+        id="activations",
+    ),
     cell("RNN", bias("RNN"), activations=["LeakyRelu"], activation_alpha=[0.2], id="leaky"),
-    cell("GRU", bias("GRU"), activations=["Sigmoid", "Affine"], activation_alpha=[0.7], activation_beta=[0.1],
-         id="affine"),
+    cell(
+        "GRU",
+        bias("GRU"),
+        activations=["Sigmoid", "Affine"],
+        activation_alpha=[0.7],
+        activation_beta=[0.1],
+        id="affine",
+    ),
 ]
 REFUSED = [
     (cell("RNN", direction="sideways", id="direction"), "direction sideways is unknown"),

@@ -7,6 +7,7 @@ import math
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+
 from support.case import K, M, N, case, const, ints, rand
 from support.ep import Ep
 from support.strategies import broadcastable, shapes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+
 from support.case import K, L, M, N, case, const, ints, omitted, rand
 from support.ep import Ep
 from support.strategies import axes, axis, shapes
@@ -45,8 +46,15 @@ CASES = [
     case("Split", rand(N, 6), const([1, 0, 5]), opset=13, outputs=3, axis=1),
     case("Split", rand(N, 7), outputs=3, axis=1, num_outputs=3),
     case("Split", rand(N, 6), ints([1, 5], [4, 2]), outputs=2, axis=1, id="run-time"),
-    case("Split", rand(N, 6), const([2, 4]), outputs=(0, 1), axis=1, id="second",
-         reference=lambda x, _, axis: x[:, 2:]),  # ORT's own kernel crashes on this
+    case(
+        "Split",
+        rand(N, 6),
+        const([2, 4]),
+        outputs=(0, 1),
+        axis=1,
+        id="second",
+        reference=lambda x, _, axis: x[:, 2:],
+    ),  # ORT's own kernel crashes on this
 ]
 FAILING = [
     (case("Squeeze", rand(N, 3), const([0])), "are not all of size 1"),
@@ -74,15 +82,21 @@ def test_transpose(data, shape, ep: Ep) -> None:
 def test_unsqueeze_and_squeeze(data, shape, ep: Ep) -> None:
     rank = len(shape)
     more = data.draw(axes(rank + 2, min_size=1).filter(lambda a: len(a) <= 2))
-    ep.check_one(case("Unsqueeze", rand(*shape[: rank + 2 - len(more)]), const(more)), 13, "float32") if (
-        len(more) == 2
-    ) else None
+    ep.check_one(
+        case("Unsqueeze", rand(*shape[: rank + 2 - len(more)]), const(more)), 13, "float32"
+    ) if (len(more) == 2) else None
     ones = tuple(1 if data.draw(st.booleans()) else n for n in shape)
     chosen = [a for a in data.draw(axes(rank)) if ones[a] == 1]
-    ep.check_one(case("Squeeze", rand(*ones), const(chosen) if chosen else omitted()), 13, "float32")
+    ep.check_one(
+        case("Squeeze", rand(*ones), const(chosen) if chosen else omitted()), 13, "float32"
+    )
 
 
-@given(data=st.data(), shape=shapes(min_rank=1), sides=st.lists(st.integers(0, 3), min_size=1, max_size=3))
+@given(
+    data=st.data(),
+    shape=shapes(min_rank=1),
+    sides=st.lists(st.integers(0, 3), min_size=1, max_size=3),
+)
 def test_concat_and_split(data, shape, sides, ep: Ep) -> None:
     at = data.draw(axis(len(shape)))
     parts = []

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import pytest
+
 from support.case import case, rand
 from support.ep import Ep
 
 
 def tf_idf(x=None, **options):
     options = {
-        "ngram_counts": [0, 4], "ngram_indexes": list(range(7)), "pool_int64s": [2, 3, 5, 4, 5, 6, 7, 8, 6, 7],
-        "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 0, "mode": "TF", **options,
+        "ngram_counts": [0, 4],
+        "ngram_indexes": list(range(7)),
+        "pool_int64s": [2, 3, 5, 4, 5, 6, 7, 8, 6, 7],
+        "min_gram_length": 1,
+        "max_gram_length": 2,
+        "max_skip_count": 0,
+        "mode": "TF",
+        **options,
     }
     return case("TfIdfVectorizer", rand(3, 12, low=1, high=9) if x is None else x, **options)
 
@@ -26,8 +33,10 @@ CASES = [
 ]
 REFUSED = [
     (tf_idf(mode="BM25"), "mode BM25 is unknown"),
-    (tf_idf(mode="IDF", weights=WEIGHTS, ngram_indexes=[1, 0, 2, 3, 4, 5, 6]),
-     "there are weights for n-grams that are not in the order of the output"),
+    (
+        tf_idf(mode="IDF", weights=WEIGHTS, ngram_indexes=[1, 0, 2, 3, 4, 5, 6]),
+        "there are weights for n-grams that are not in the order of the output",
+    ),
 ]
 
 

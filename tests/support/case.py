@@ -2,10 +2,11 @@
 
     case("Slice", rand(N, 5), const([1]), const([3]))
 
-An input is random (`rand`), given at run time (`ints`, `values`), an initializer (`const`) or left out
-(`omitted`). A `Dim` in a shape is symbolic in the model and has another size in the second round.
-An input without a dtype takes the dtype under test: a case runs for every dtype that the op declares
-and the schema permits, and for every schema version that its translation is registered for.
+An input is random (`rand`), given at run time (`ints`, `values`), an initializer (`const`) or left
+out (`omitted`). A `Dim` in a shape is symbolic in the model and has another size in the second
+round. An input without a dtype takes the dtype under test: a case runs for every dtype that the op
+declares and the schema permits, and for every schema version that its translation is registered
+for.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def ints(given: Any, then: Any = None, dtype: str = "int64") -> Input:
 
 
 def const(given: Any, dtype: str | None = None) -> Input:
-    """An initializer: an input turned constant, integers (int64), or floats of the dtype under test."""
+    """An initializer: an input turned constant, integers (int64), or floats of the tested dtype."""
     if not isinstance(given, Input):
         array = np.asarray(given)
         if dtype is None and array.dtype.kind in "iu":
@@ -190,7 +191,9 @@ class Case:
 
     def __str__(self) -> str:
         shown = self.id or "-".join(
-            f"{k}={v}" for k, v in self.attributes.items() if isinstance(v, (int, float, str, list))
+            f"{k}={v}"
+            for k, v in self.attributes.items()
+            if isinstance(v, (int, float, str)) or (isinstance(v, list) and len(v) <= 4)
         )
         return "-".join(p for p in (self.op_type, shown.replace(" ", "")) if p)
 
@@ -283,7 +286,10 @@ class Case:
     def _model(self, graph: onnx.GraphProto, version: int) -> onnx.ModelProto:
         opset = schemas.opset_of(self.domain, self.op_type, version)
         assert opset is not None, f"no model of opset 7 or newer has {self.op_type} {version}"
-        if self.opset is not None and schemas.resolve(self.domain, self.op_type, self.opset) == version:
+        if (
+            self.opset is not None
+            and schemas.resolve(self.domain, self.op_type, self.opset) == version
+        ):
             opset = self.opset
         if any(n.op_type == "Cast" and n.domain == "" for n in graph.node) and not self.domain:
             opset = _cast_opset(self, version, opset)
@@ -360,6 +366,25 @@ def onnx_code(dtype: str) -> int:
 
 
 __all__ = [
-    "HALVES", "ML", "MS", "ROUNDS", "Array", "Case", "Dim", "Input", "K", "L", "M", "N", "case", "const",
-    "ints", "loose", "numpy_dtype", "omitted", "onnx_code", "rand", "values",
+    "HALVES",
+    "ML",
+    "MS",
+    "ROUNDS",
+    "Array",
+    "Case",
+    "Dim",
+    "Input",
+    "K",
+    "L",
+    "M",
+    "N",
+    "case",
+    "const",
+    "ints",
+    "loose",
+    "numpy_dtype",
+    "omitted",
+    "onnx_code",
+    "rand",
+    "values",
 ]

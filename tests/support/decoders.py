@@ -1,6 +1,6 @@
 """Tiny decoders of many families, with random weights, made by onnxruntime-genai's own builder.
 
-Run as a program it builds one, since that takes torch and transformers, which warn and stay in memory:
+Run as a program it builds one, since that takes torch and transformers, which stay in memory:
 `python tests/support/decoders.py FAMILY PRECISION FOLDER`. Needs the dependency group `genai`.
 """
 
@@ -42,7 +42,7 @@ LLAMA_3: Final = {
 
 @dataclass(frozen=True)
 class Family:
-    """The configuration class of transformers, what differs from SIZES, and options of the builder."""
+    """The configuration class of transformers, what differs from SIZES, options of the builder."""
 
     config: str
     changes: dict[str, Any] = field(default_factory=dict)

@@ -22,7 +22,7 @@ _DTYPES: Final = {
     "tensor(int64)": np.int64,
     "tensor(int32)": np.int32,
 }
-_LENGTHS: Final = ("past_sequence_length", "total_sequence_length")
+_LENGTHS: Final = ("past_sequence_length", "past_sliding_length", "total_sequence_length")
 
 
 def open_decoder(folder: Path, *, on_mlx: bool) -> Any:
@@ -30,7 +30,9 @@ def open_decoder(folder: Path, *, on_mlx: bool) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 4
     if on_mlx:
-        return ort.InferenceSession(folder / "model.onnx", ort_mlx.enable(options), enable_fallback=0)
+        return ort.InferenceSession(
+            folder / "model.onnx", ort_mlx.enable(options), enable_fallback=0
+        )
     return ort.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
 
 
@@ -61,7 +63,11 @@ class Decoding:
         self._length = 0
         self._inputs = {entry.name: entry for entry in session.get_inputs()}
         self._outputs = [output.name for output in session.get_outputs()]
-        self._sizes = {"batch_size": batch, "kv_cache_dim": head, **dict.fromkeys(_LENGTHS, capacity)}
+        self._sizes = {
+            "batch_size": batch,
+            "kv_cache_dim": head,
+            **dict.fromkeys(_LENGTHS, capacity),
+        }
         self._past = {n: self._empty(n) for n in self._inputs if n.startswith("past")}
 
     def _empty(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Where the references disagree, whom we follow, and the sentence of the specification that decides.
+"""Where the references disagree, whom we follow, and the sentence of the standard that decides.
 
 An entry names the cases it is about by operator and a part of their id. A test asserts that each
 entry still is a dispute.
@@ -48,14 +48,33 @@ class Dispute:
 
 
 DISPUTES: Final[tuple[Dispute, ...]] = (
-    Dispute("Sign", ONNX, "the sign of NaN is NaN; ORT's half kernel alone says 0", "edges", ("float16",)),
-    Dispute("Shrink", ONNX, "the formula is exact; ORT's function body rounds to float32", "", ("float64",)),
+    Dispute(
+        "Sign",
+        ONNX,
+        "the sign of NaN is NaN; ORT's half kernel alone says 0",
+        "edges",
+        ("float16",),
+    ),
+    Dispute(
+        "Shrink",
+        ONNX,
+        "the formula is exact; ORT's function body rounds to float32",
+        "",
+        ("float64",),
+    ),
     *(
-        Dispute(op, ONNX, "a NaN is the extreme, as in numpy; ORT's answer depends on its place", "-nan")
+        Dispute(
+            op, ONNX, "a NaN is the extreme, as in numpy; ORT's answer depends on its place", "-nan"
+        )
         for op in ("ReduceMax", "ReduceMin")
     ),
     *(
-        Dispute(op, ORT, "before version 13 the axes from `axis` on are taken together", "-flattened-axis")
+        Dispute(
+            op,
+            ORT,
+            "before version 13 the axes from `axis` on are taken together",
+            "-flattened-axis",
+        )
         for op in ("Softmax", "LogSoftmax", "Hardmax")
     ),
     Dispute("BatchNormalization", ORT, "epsilon is added to the variance", "epsilon", opset=9),
@@ -64,12 +83,33 @@ DISPUTES: Final[tuple[Dispute, ...]] = (
     Dispute("MaxPool", ORT, "SAME has ceil(size / stride) outputs", "SAME_LOWER"),
     Dispute("MaxUnpool", ORT, "no text says how indices relate to output_shape", "output-shape"),
     Dispute("LabelEncoder", ORT, "a NaN among the keys means every NaN", "-nan", domain=ML),
-    Dispute("LinearClassifier", ORT, "the scores of two classes are s and -s", "-binary", domain=ML),
+    Dispute(
+        "LinearClassifier", ORT, "the scores of two classes are s and -s", "-binary", domain=ML
+    ),
     Dispute("LinearRegressor", ORT, "intercepts are optional", "-targets", domain=ML),
-    Dispute("Normalizer", ORT, "MAX divides by max(X), not by the largest magnitude", "norm=MAX", domain=ML),
+    Dispute(
+        "Normalizer",
+        ORT,
+        "MAX divides by max(X), not by the largest magnitude",
+        "norm=MAX",
+        domain=ML,
+    ),
+    Dispute(
+        "TreeEnsembleClassifier",
+        ORT,
+        "the label is of the best class with votes; two classes score s and -s",
+        domain=ML,
+    ),
+    Dispute("DeformConv", ORT, "the reference samples in float32", dtypes=("float64",)),
+    Dispute("RoiAlign", ORT, "the half pixel came with version 16", opset=10),
     Dispute("Scaler", ORT, "the output is a float tensor", dtypes=("int32", "int64"), domain=ML),
     *(
-        Dispute(op, ORT, "the reference has neither sequence_lens, clip, input_forget nor activations", part)
+        Dispute(
+            op,
+            ORT,
+            "the reference has neither sequence_lens, clip, input_forget nor activations",
+            part,
+        )
         for op in ("RNN", "GRU", "LSTM")
         for part in ("-bidirectional", "-clip", "-coupled", "-activations", "-affine")
     ),

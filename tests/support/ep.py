@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
+
 import ort_mlx
 from ort_mlx.claim import Rules, reasons_against
-
 from support.case import ROUNDS, Array, Case
 from support.disputes import ORT, followed
 from support.nodes import call, node_of
@@ -84,7 +84,7 @@ class Ep:
                     ) from None
 
     def refuse(self, c: Case, sentence: str) -> None:
-        """The node is left to another provider for exactly this reason, and the model still runs."""
+        """The node is left to another provider for exactly this reason; the model still runs."""
         version, dtype = next(iter(c.variants()))
         arrays = c.arrays(dtype, 0)
         # Outputs may be of a type that only a Cast could show, so only their number is compared.

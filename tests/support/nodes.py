@@ -9,10 +9,10 @@ import ml_dtypes
 import mlx.core as mx
 import numpy as np
 import onnx
+
 from ort_mlx import hosts
 from ort_mlx.dtypes import ONNX_NAMES
 from ort_mlx.node import Constant, Node, Value
-
 from support import schemas
 from support.case import Array, Case, Dim
 
@@ -24,14 +24,10 @@ def node_of(c: Case, version: int, dtype: str) -> Node:
         for i, (x, a) in enumerate(zip(c.inputs, c.arrays(dtype, 0), strict=True))
     ]
     made = ONNX_NAMES[c.attributes["dtype"]] if "dtype" in c.attributes else dtype
-    outputs = [
-        Value(f"y{i}", made, None) if wanted else None for i, wanted in enumerate(c.outputs)
-    ]
+    outputs = [Value(f"y{i}", made, None) if wanted else None for i, wanted in enumerate(c.outputs)]
     attributes = dict(_defaults(c, version))
     attributes |= {k: _attribute(v) for k, v in c.attributes.items()}
-    return Node(
-        0, "node", c.domain, c.op_type, version, tuple(values), tuple(outputs), attributes
-    )
+    return Node(0, "node", c.domain, c.op_type, version, tuple(values), tuple(outputs), attributes)
 
 
 def _defaults(c: Case, version: int) -> dict[str, Any]:

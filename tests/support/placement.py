@@ -6,6 +6,7 @@ from typing import Any
 
 import onnx
 import onnxruntime as ort
+
 import ort_mlx
 
 RECORD = "session.record_ep_graph_assignment_info"
@@ -45,4 +46,6 @@ def assert_not_placed(session: Any, op_type: str) -> None:
 
 def reasons(session: Any, op_type: str) -> list[str]:
     """Why nodes of this type were left to another provider."""
-    return [r for left in ort_mlx.report(session).left if left.op_type == op_type for r in left.reasons]
+    return [
+        r for left in ort_mlx.report(session).left if left.op_type == op_type for r in left.reasons
+    ]

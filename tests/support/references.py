@@ -138,7 +138,9 @@ def comparable(outputs: Sequence[Any], c: Case) -> list[Array]:
     return arrays if c.view is None else [np.asarray(y) for y in c.view(arrays)]
 
 
-def run_op(op_type: str, *arrays: Array, domain: str = "", opset: int = 21, **attributes: Any) -> Any:
+def run_op(
+    op_type: str, *arrays: Array, domain: str = "", opset: int = 21, **attributes: Any
+) -> Any:
     """One operator on ORT's CPU provider, for references made of others; one output."""
     names = [f"x{i}" for i in range(len(arrays))]
     node = oh.make_node(op_type, names, ["y"], domain=domain, **attributes)

@@ -107,7 +107,7 @@ def _converted(schema: Any) -> Schema:
 
 
 def _type_string(formal: Any) -> str:
-    return str(getattr(formal, "type_str", None) or getattr(formal, "typeStr"))
+    return str(getattr(formal, "type_str", None) or formal.typeStr)
 
 
 def _dtype(type_string: str) -> str:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for shapes, axes and bounds: small, with zeros and ones well represented."""
+"""Hypothesis strategies for shapes, axes and bounds: small, with many zeros and ones."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Control flow: If, Loop and Scan (ONNX), over bodies that are translated like any other node.
 
 A body is called with tensors and returns tensors; both may be host values. In a trace a loop is
-unrolled, and a decision on data computed on the device ends the trace; such a plan runs step by step,
-with compiled bodies.
+unrolled, and a decision on data computed on the device ends the trace; such a plan runs step by
+step, with compiled bodies.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def scan_8(
         kept = [to_device(r) for r in results]
         kept[states:] = [_filled_up(y, whole) for y in kept[states:]]
         made.append(kept)
-    return tuple(mx.stack(column) for column in zip(*made, strict=True))
+    return tuple(mx.stack(list(column)) for column in zip(*made, strict=True))
 
 
 def _filled_up(y: mx.array, length: int) -> mx.array:

@@ -1,8 +1,8 @@
 """Reading elements by index.
 
 MLX adds the dimension to a negative index, as ONNX asks. An index outside the dimension is an error
-in ONNX; here a constant one is left to another provider, one that comes in with a Run is an error too,
-and one that is only known on the device is clamped, since looking at it would stop the device.
+in ONNX; here a constant one is left to another provider, one that comes in with a Run is an error
+too, and one that is only known on the device is clamped, since looking would stop the device.
 Sources: ONNX Gather, GatherElements, GatherND; mlx.core.take, mlx.core.take_along_axis.
 """
 

@@ -37,7 +37,7 @@ def _turn(weight: mx.array) -> mx.array:
 
 
 _TYPES = {"x": FLOATS, "sequence_lens": INDICES}
-_PREPARE: dict[str, Prepare] = {"w": _turn, "r": _turn}
+_PREPARE: dict[str | tuple[str, ...], Prepare] = {"w": _turn, "r": _turn}
 
 
 def check_shapes(x: mx.array, w: mx.array, r: mx.array, gates: int, directions: int) -> None:

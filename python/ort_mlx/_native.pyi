@@ -1,0 +1,124 @@
+"""
+The execution provider itself: ONNX Runtime loads this file as its plugin library.
+"""
+
+from collections.abc import Sequence
+from typing import overload
+
+from typing import Any
+
+import mlx.core
+
+
+EP_NAME: str = 'MLXExecutionProvider'
+
+COMPILED_MLX_VERSION: str = '0.32.4'
+
+NANOBIND_VERSION: str = '3.1.0'
+
+MINIMUM_ORT_MINOR: int = 24
+
+class Initializer:
+    """A constant tensor of the model; readable while ORT's graph lives."""
+
+    @property
+    def dtype(self) -> int:
+        """ONNX element type code."""
+
+    @property
+    def shape(self) -> tuple[Any, ...]: ...
+
+    @property
+    def nbytes(self) -> int:
+        """0 when MLX has no array of this type."""
+
+    def bytes(self) -> bytes:
+        """A copy of the bytes, row-major."""
+
+    def to_mlx(self) -> mlx.core.array:
+        """A copy as an mx.array."""
+
+class Closure:
+    """A captured MLX graph, replayed on other inputs."""
+
+    @property
+    def node_count(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def replay(self, inputs: Sequence[mlx.core.array], step: int = 0) -> list[mlx.core.array]:
+        """The graph on these arrays, not yet evaluated."""
+
+def capture(placeholders: Sequence[mlx.core.array], outputs: Sequence[mlx.core.array], threads: int = 0) -> Closure:
+    """Capture the graph from placeholders to outputs as a Closure."""
+
+def sample(placeholders: Sequence[mlx.core.array], outputs: Sequence[mlx.core.array], threads: int = 0) -> Closure:
+    """Capture the graph as it was traced, for `unite`."""
+
+def unite(samples: Sequence[Closure], steps: Sequence[int], checks: Sequence[Sequence[tuple[int, int]]]) -> Closure:
+    """
+    One closure for the progression that the samples were traced at; RuntimeError says why not.
+    """
+
+@overload
+def placeholder(like: mlx.core.array) -> mlx.core.array:
+    """An array of the same shape and dtype without data, to trace with."""
+
+@overload
+def placeholder(shape: Sequence[int], like: mlx.core.array) -> mlx.core.array:
+    """The same with another shape."""
+
+class ClosureCache:
+    """The closures of one session, least recent out."""
+
+    def __init__(self, max_closures: int, max_bytes: int) -> None: ...
+
+    def find(self, key: bytes) -> Closure: ...
+
+    def insert(self, key: bytes, closure: Closure) -> None: ...
+
+    def insert_progression(self, base: Sequence[int], change: Sequence[int], last: int, closure: Closure) -> None:
+        """Serve the keys base, base + change, ... up to `last` steps on."""
+
+    def clear(self) -> None: ...
+
+    def count_failure(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def counts(self) -> dict[str, Any]:
+        """What happened so far, by name."""
+
+def add_custom_op(domain: str, name: str, since_version: int, required_inputs: int, optional_inputs: int, has_variadic_input: bool, outputs: int, infer: object) -> None:
+    """Give ORT the schema of an operator that the provider runs."""
+
+def mlx_version() -> str:
+    """Of the loaded libmlx."""
+
+def load_blas(path: str) -> bool:
+    """
+    Use this OpenBLAS for products on the CPU; false when it has not what is needed.
+    """
+
+def blas_description() -> str:
+    """The OpenBLAS in use, or an empty string."""
+
+def gpu_is_available() -> bool:
+    """Whether MLX has a GPU backend with a device."""
+
+def pass_array(a: mlx.core.array) -> mlx.core.array:
+    """
+    Return the array: shows that mlx.core and this module share their types.
+    """
+
+def counters() -> dict[str, Any]:
+    """Process-wide counts, for tests and reports."""
+
+def throw_in_callbacks(enabled: bool) -> None:
+    """
+    Make every callback that ORT calls throw, to test that nothing crosses the C boundary.
+    """
