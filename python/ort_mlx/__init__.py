@@ -45,6 +45,7 @@ from .registration import (  # noqa: E402
     warmup,
 )
 from .reports import Report  # noqa: E402
+from .session import all_reports  # noqa: E402
 
 try:
     __version__ = version("ort-mlx")
@@ -59,6 +60,7 @@ __all__ = [
     "OrtMlxError",
     "Report",
     "TranslationError",
+    "all_reports",
     "cancel",
     "custom_op",
     "devices",

@@ -21,6 +21,8 @@ class Rules:
 
     device: str = "cpu"
     excluded_ops: frozenset[str] = frozenset()
+    # Whether ORT hands a fused node what its bodies read from outside; it does from 1.27 on.
+    passes_captured: bool = True
 
 
 def bind(node: Node) -> tuple[Node, OpDef | None]:
@@ -53,8 +55,10 @@ def _reasons(node: Node, rules: Rules) -> Iterator[str]:
     if not structural and opdef.claim is not None:  # claims may rely on what was checked above
         yield from _own_reasons(opdef.claim, node)
     for name, body in node.bodies.items():
-        for reason in reasons_against_body(body, rules):
+        for reason in reasons_against_body(body, replace(rules, passes_captured=True)):
             yield f"in {name}: {reason}"
+    if not rules.passes_captured and (names := _captured_values(node)):
+        yield f"ONNX Runtime before 1.27 does not pass on {_listed(names)}, read in a body"
 
 
 def _own_reasons(claim: Claim, node: Node) -> Iterator[str]:
@@ -70,6 +74,22 @@ def reasons_against_body(body: Graph, rules: Rules) -> Iterator[str]:
     for node in body.nodes:
         for reason in reasons_against(node, rules):
             yield f"{node}: {reason}"
+
+
+def _captured_values(node: Node) -> list[str]:
+    """What the bodies read from outside that is neither a constant nor an input of the node."""
+    own = {v.name for v in node.inputs if v is not None}
+    found = {v.name: v for body in node.bodies.values() for v in _read_outside(body)}
+    return [f"'{v.name}'" for v in found.values() if v.constant is None and v.name not in own]
+
+
+def _read_outside(body: Graph) -> Iterator[Value]:
+    made = {v.name for v in body.inputs}
+    for node in body.nodes:
+        inner = [v for b in node.bodies.values() for v in _read_outside(b)]
+        yield from (v for v in (*node.inputs, *inner) if v is not None and v.name not in made)
+        made |= {v.name for v in node.outputs if v is not None}
+    yield from (v for v in body.outputs if v.name not in made)
 
 
 def _unknown(node: Node) -> str:

@@ -84,6 +84,11 @@ def onnxruntime() -> Any:
     return ort
 
 
+def ort_version() -> tuple[int, int]:
+    """The version of the onnxruntime package, such as (1, 32)."""
+    return _numbers(onnxruntime().__version__)
+
+
 def _numbers(version: str) -> tuple[int, int]:
     major, minor = version.split(".")[:2]
     return int(major), int(minor)

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import _native
 from .blocks import ABSENT, Block, Step
-from .execute import Frame, Runner
+from .execute import Frame, Runner, release
 from .hosts import Tensor, to_device
 from .running import check_cancelled
 from .safety import EAGER
@@ -75,6 +75,7 @@ class CompiledRunner(Runner):
                 self._run_stretch(piece, frame)
             else:
                 self.run_step(piece, frame)
+                release(piece, frame)
         return [frame[slot] for slot in block.outputs]
 
     def _run_stretch(self, stretch: Stretch, frame: Frame) -> None:

@@ -38,10 +38,11 @@ class Runner:
         """
         for step in block.steps:
             self.run_step(step, frame)
+            release(step, frame)
         return [frame[slot] for slot in block.outputs]
 
     def run_step(self, step: Step, frame: Frame) -> None:
-        """Run one step, store its outputs in the frame and release what is no longer read."""
+        """Run one step and store its outputs in the frame."""
         try:
             results: Sequence[Tensor]
             if step.on_host and not step.returns_host and _all_on_host(step, frame):
@@ -60,8 +61,6 @@ class Runner:
         for slot, result in zip(step.outputs, results, strict=False):
             if slot != ABSENT:
                 frame[slot] = result
-        for slot in step.releases:
-            frame[slot] = None
 
     def _call(self, step: Step, frame: Frame) -> Sequence[Tensor]:
         keywords = step.keywords
@@ -71,6 +70,12 @@ class Runner:
             keywords = {**keywords, **bound}
         result = step.fn(*(_value(a, frame) for a in step.arguments), **keywords)
         return result if isinstance(result, tuple) else (result,)
+
+
+def release(step: Step, frame: Frame) -> None:
+    """Drop what no step after this one reads, so that MLX may reuse the memory."""
+    for slot in step.releases:
+        frame[slot] = None
 
 
 @dataclass(frozen=True)

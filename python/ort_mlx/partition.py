@@ -145,13 +145,38 @@ def _collect(pieces: Sequence[int], claimed: Sequence[bool]) -> list[tuple[int, 
 
 def partition(graph: Graph, claimed: Sequence[bool], *, keep_islands: bool) -> list[Partition]:
     """The partitions of a graph; islands that only do shape arithmetic are left out."""
-    groups = convex_groups(predecessors_of(graph), claimed)
-    whole = len(groups) == 1 and len(groups[0]) == len(graph.nodes)
-    return [
-        Partition(group)
-        for group in groups
-        if keep_islands or whole or not _is_island([graph.nodes[i] for i in group])
-    ]
+    before = predecessors_of(graph)
+    groups = convex_groups(before, claimed)
+    whole = sum(len(group) for group in groups) == len(graph.nodes)
+    if not (keep_islands or whole):
+        groups = [g for g in groups if not _is_island([graph.nodes[i] for i in g])]
+    return [Partition(group) for group in join(before, groups, len(graph.nodes))]
+
+
+def join(
+    predecessors: Sequence[Iterable[int]], groups: list[tuple[int, ...]], count: int
+) -> list[tuple[int, ...]]:
+    """Join groups that have no path between them through another node.
+
+    Args:
+        predecessors: as for `convex_groups`.
+        groups: some of its groups.
+        count: how many nodes the graph has.
+
+    Returns:
+        Fewer groups of the same nodes, convex and free of cycles like those given.
+    """
+    kept = [False] * count
+    for group in groups:
+        for node in group:
+            kept[node] = True
+    levels = _earliest_levels(predecessors, kept)
+    _delay(predecessors, kept, levels, _connected(predecessors, kept, levels))
+    by_level: dict[int, list[int]] = {}
+    for node in range(count):
+        if kept[node]:
+            by_level.setdefault(levels[node], []).append(node)
+    return [tuple(by_level[level]) for level in sorted(by_level)]
 
 
 def predecessors_of(graph: Graph) -> list[set[int]]:

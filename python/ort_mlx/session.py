@@ -5,13 +5,14 @@ The native layer makes one EpSession per session and calls it from `GetCapabilit
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Iterator
 from typing import Any, Final
 
 import mlx.core as mx
 
-from . import _native, settings
+from . import _native, compat, settings
 from .claim import Rules, bind, reasons_against
 from .errors import DeviceError
 from .node import Graph, Node
@@ -32,6 +33,10 @@ TOKEN_OPTION: Final = "ort_mlx.report_token"
 _BY_TOKEN: weakref.WeakValueDictionary[str, EpSession] = weakref.WeakValueDictionary()
 
 
+_LIVING: weakref.WeakSet[EpSession] = weakref.WeakSet()
+_numbers = itertools.count()
+
+
 class EpSession:
     """The state of one session of the provider.
 
@@ -46,6 +51,8 @@ class EpSession:
 
     def __init__(self, options: dict[str, str], gpu: bool) -> None:
         self.options = settings.parse(options)
+        self.number = next(_numbers)
+        _LIVING.add(self)
         self.device = self._choose_device(gpu)
         self.closures = _native.ClosureCache(
             self.options.max_closures, self.options.max_closure_bytes
@@ -58,7 +65,11 @@ class EpSession:
         # An ORT policy picks any provider that offers a device. Without a GPU that is no gain, so
         # take nothing unless somebody asked for us.
         self._was_asked = gpu or settings.SELECTED_BY not in options or len(options) > 1
-        self._rules = Rules(self.device, frozenset(self.options.exclude_ops))
+        self._rules = Rules(
+            self.device,
+            frozenset(self.options.exclude_ops),
+            passes_captured=compat.ort_version() >= (1, 27),
+        )
 
     def _choose_device(self, gpu: bool) -> str:
         if self.options.device == "gpu" and not gpu:
@@ -184,6 +195,14 @@ _NOT_ASKED: Final = (
     "no GPU here and no option says to run on the CPU, so every node is left to the other "
     "providers; ask with ort_mlx.enable(session_options) or the provider option device='cpu'"
 )
+
+
+def all_reports() -> list[Report]:
+    """The reports of the provider's living sessions, oldest first.
+
+    For programs that make their sessions out of reach, as onnxruntime-genai does.
+    """
+    return [session.report for session in sorted(_LIVING, key=lambda s: s.number)]
 
 
 def of_token(token: str) -> EpSession | None:

@@ -12,7 +12,7 @@ import pytest
 
 from ort_mlx import registry
 from ort_mlx.claim import Rules, reasons_against, reasons_against_body
-from ort_mlx.node import Graph, Node, Value
+from ort_mlx.node import Constant, Graph, Node, Value
 
 
 def value(name: str, dtype: str = "float32", shape: Any = (2, 3)) -> Value:
@@ -178,3 +178,38 @@ def test_the_values_of_a_body_count_too() -> None:
 def test_a_partition_inside_a_body_is_not_taken_twice() -> None:
     fused = replace(RELU, op_type="MLXExecutionProvider_1_0", domain="MLXExecutionProvider")
     assert reasons_against(fused, Rules()) == ("it is a partition already",)
+
+
+class TestBeforeOrt127:
+    """Those runtimes do not hand a fused node what its bodies read from outside."""
+
+    RULES = Rules(passes_captured=False)
+
+    def choice(self, *read: Value) -> Node:
+        reads = call("Sum", 13, read, [value("t")])
+        then = branch(reads, outputs=[value("t")])
+        otherwise = Graph((value("x"),), (value("y"),), (RELU,))
+        condition = value("c", "bool", ())
+        return call("If", 21, [condition], then_branch=then, else_branch=otherwise)
+
+    def test_a_captured_value_declines(self) -> None:
+        node = self.choice(value("p"), value("q"))
+        assert reasons_against(node, Rules()) == ()
+        assert reasons_against(node, self.RULES) == (
+            "ONNX Runtime before 1.27 does not pass on 'p', 'q', read in a body",
+        )
+
+    def test_a_constant_does_not(self) -> None:
+        known = Constant("float32", (2, 3), 24, lambda: np.zeros(()), lambda: mx.zeros(()))
+        assert reasons_against(self.choice(replace(value("k"), constant=known)), self.RULES) == ()
+
+    def test_an_input_of_the_node_itself_does_not(self) -> None:
+        shared = replace(self.choice(value("p")), inputs=(value("c", "bool", ()), value("p")))
+        assert not [r for r in reasons_against(shared, self.RULES) if "1.27" in r]
+
+    def test_what_an_inner_body_takes_from_the_outer_one_does_not(self) -> None:
+        made = call("Relu", 14, [value("k")], [value("p")])
+        inner = self.choice(value("p"))
+        outer = replace(inner, bodies={"then_branch": branch(made, inner), "else_branch": branch()})
+        (reason,) = reasons_against(outer, self.RULES)
+        assert reason == "ONNX Runtime before 1.27 does not pass on 'k', read in a body"

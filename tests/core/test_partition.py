@@ -24,7 +24,7 @@ from core.graphs import (
     placed,
     tensor,
 )
-from ort_mlx.partition import convex_groups
+from ort_mlx.partition import convex_groups, join
 
 Graph = tuple[list[list[int]], list[bool]]
 
@@ -47,6 +47,12 @@ def check(before: Sequence[Sequence[int]], claimed: Sequence[bool]) -> list[tupl
     assert all(list(g) == sorted(g) for g in groups)
     check_quotient_has_no_cycle(before, groups)
     check_convex(before, groups)
+    for kept in (groups, groups[::2]):  # some may have been left out as islands
+        joined = join(before, kept, len(before))
+        assert sorted(n for g in joined for n in g) == sorted(n for g in kept for n in g)
+        assert len(joined) <= len(kept)
+        check_quotient_has_no_cycle(before, joined)
+        check_convex(before, joined)
     return groups
 
 
