@@ -28,6 +28,7 @@ ORT_MLX_EXPORT OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base,
                                             OrtEpFactory** factories, size_t max_factories,
                                             size_t* num_factories) {
   using namespace ort_mlx;
+  *num_factories = 0;
   const char* version = base->GetVersionString();
   const uint32_t minor = minor_of(version);
   // GetApi complains on stderr about a version it does not know, so ask for one it does. Its first
@@ -37,7 +38,6 @@ ORT_MLX_EXPORT OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base,
   if (table == nullptr) return nullptr;
   Runtime ort{table, nullptr, minor};
   return at_boundary(ort, [&] {
-    *num_factories = 0;
     if (!is_supported) {
       throw Error(kFail, "ort_mlx needs ONNX Runtime 1." + std::to_string(kMinimumOrt) +
                              " or newer, found " + version + ". Upgrade the onnxruntime package");

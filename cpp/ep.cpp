@@ -126,6 +126,7 @@ OrtNodeComputeInfo* Ep::compile_one(const OrtGraph* graph, const OrtNode* fused_
                                        names_of(ort_, outputs), nb::cast(lease_->host_stream()));
     PlanFacts facts{
         .constant_inputs = nb::cast<std::vector<size_t>>(plan.attr("constant_inputs")),
+        .copied_inputs = nb::cast<std::vector<size_t>>(plan.attr("copied_inputs")),
         .host_inputs = nb::cast<std::vector<size_t>>(plan.attr("host_inputs")),
         .array_inputs = nb::cast<std::vector<size_t>>(plan.attr("array_inputs")),
         .array_names = nb::cast<std::vector<std::string>>(plan.attr("array_names")),

@@ -111,7 +111,9 @@ void Kernel::bind_constants(OrtKernelContext* context) {
     for (size_t index : facts_.constant_inputs) {
       arrays.append(nb::cast(wrap(input(context, index), lease_->stream().device)));
     }
-    plan_.get().attr("bind_constants")(arrays);
+    nb::list copied;
+    for (size_t index : facts_.copied_inputs) copied.append(record_of(input(context, index)));
+    plan_.get().attr("bind_constants")(arrays, copied);
   });
   constants_are_bound_ = true;
 }
@@ -123,14 +125,15 @@ std::vector<mx::array> Kernel::wrapped_inputs() const {
   return made;
 }
 
+nb::tuple Kernel::record_of(const TensorView& view) {
+  nb::list dims;
+  for (size_t i = 0; i < view.rank; ++i) dims.append(view.dims[i]);
+  return nb::make_tuple(view.dtype, nb::tuple(dims), nb::bytes(view.bytes, byte_size(view)));
+}
+
 nb::list Kernel::host_values() const {
   nb::list made;
-  for (const TensorView& view : hosts_) {
-    nb::list dims;
-    for (size_t i = 0; i < view.rank; ++i) dims.append(view.dims[i]);
-    made.append(
-        nb::make_tuple(view.dtype, nb::tuple(dims), nb::bytes(view.bytes, byte_size(view))));
-  }
+  for (const TensorView& view : hosts_) made.append(record_of(view));
   return made;
 }
 

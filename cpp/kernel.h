@@ -17,6 +17,7 @@ namespace ort_mlx {
 // What a Kernel needs to know of its plan, read from Python once in Compile.
 struct PlanFacts {
   std::vector<size_t> constant_inputs;  // kernel inputs that never change, wrapped on the first Run
+  std::vector<size_t> copied_inputs;    // those of which the plan has a copy from the model
   std::vector<size_t> host_inputs;      // kernel inputs handed to the plan as host values
   std::vector<size_t> array_inputs;     // kernel inputs handed to the plan as arrays
   std::vector<std::string> array_names;  // of array_inputs, for messages
@@ -42,6 +43,7 @@ class Kernel : public OrtNodeComputeInfo {
   void publish(OrtKernelContext* context, std::vector<mx::array> outputs);
   TensorView input(OrtKernelContext* context, size_t index) const;
   nb::list host_values() const;
+  static nb::tuple record_of(const TensorView& view);
   std::vector<mx::array> wrapped_inputs() const;
 
   const Runtime& ort_;

@@ -13,7 +13,7 @@ from .attempts import Backoff
 from .blocks import ABSENT, Block, BlockBuilder, Step
 from .bounds import Check, watching
 from .compiled import CompiledRunner
-from .errors import InputError
+from .errors import InputError, OrtMlxError
 from .execute import Frame, Runner
 from .guards import Guards, HostRecords
 from .hosts import to_device
@@ -45,6 +45,7 @@ class Plan:
     Attributes:
         constant_inputs: kernel inputs that are constants wrapped in place.
         host_inputs: kernel inputs that steer the graph and are wanted as host values.
+        copied_inputs: kernel inputs that are constants copied from the model.
         array_inputs: the other kernel inputs that are used.
         is_traceable: whether a closure can serve it; `reasons` says why not.
         misses: why the last closures were traced, newest last.
@@ -101,6 +102,13 @@ class Plan:
         wrapped: set[int] = set()
         self._load_constants(self.block, wrapped)
         self.constant_inputs = sorted(wrapped)
+        self._copied = {
+            i: value
+            for i, slot in enumerate(slots)
+            if i not in wrapped and (value := self.block.host_constants.get(slot)) is not None
+        }
+        self.copied_inputs = sorted(self._copied)
+        self._kernel_inputs = kernel_inputs
 
     def _load_constants(self, block: Block, wrapped: set[int]) -> None:
         """Copy the constants that are not kernel inputs, while ORT's graph is alive."""
@@ -113,8 +121,23 @@ class Plan:
             for body in step.bodies.values():
                 self._load_constants(body, wrapped)
 
-    def bind_constants(self, arrays: list[mx.array]) -> None:
-        """Take the wrapped constants, in the order of `constant_inputs`; fold what they decide."""
+    def bind_constants(self, arrays: list[mx.array], copied: HostRecords) -> None:
+        """Take the wrapped constants, and fold what constants decide.
+
+        Args:
+            arrays: the kernel inputs named by `constant_inputs`.
+            copied: element type, shape and bytes of those named by `copied_inputs`.
+
+        Raises:
+            OrtMlxError: the application replaced a small initializer, which was read from the model.
+        """
+        for index, record in zip(self.copied_inputs, copied, strict=True):
+            if host_value(*record).tobytes() != self._copied[index].tobytes():
+                raise OrtMlxError(
+                    f"initializer '{self._kernel_inputs[index]}' was replaced with "
+                    "SessionOptions.add_initializer, and ort_mlx takes one this small from the "
+                    "model; change it in the model, or make it an input"
+                )
         wrapped = dict(zip(self.constant_inputs, arrays, strict=True))
         self._bind(self.block, wrapped)
         self._loaded.clear()

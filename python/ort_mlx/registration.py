@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import uuid
+import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -224,8 +225,12 @@ class Everywhere:
             return session_options, [(EP_NAME, self._strings), *others]
         # Names given here replace what is in the options, and ORT 1.24 takes us by device only.
         session_options = enable(session_options, **self._options)
+        available = compat.onnxruntime().get_available_providers()
         for name, options in others:
-            if name != "CPUExecutionProvider":  # it comes last by itself
+            if name not in available:
+                text = f"Specified provider '{name}' is not in available provider names"
+                warnings.warn(text, stacklevel=3)
+            elif name != "CPUExecutionProvider":  # it comes last by itself
                 session_options.add_provider(name, {k: str(v) for k, v in options.items()})
         return session_options, []
 

@@ -99,10 +99,9 @@ class EpSession:
             reasons: list[tuple[str, ...]] = [(_BY_POLICY,)] * len(graph.nodes)
         else:
             reasons = [reasons_against(node, self._rules) for node in graph.nodes]
-        keep = self.options.keep_islands or self.options.strict
         partitions = [
             Partition(p.nodes, _drops_initializers([graph.nodes[i] for i in p.nodes], self.device))
-            for p in partition(graph, [not r for r in reasons], keep_islands=keep)
+            for p in self._partition(graph, reasons)
         ]
         if nested:
             return partitions
@@ -113,6 +112,10 @@ class EpSession:
             return partitions or [Partition((self._refused_node(graph),))]
         self._refusal = None
         return partitions
+
+    def _partition(self, graph: Graph, reasons: list[tuple[str, ...]]) -> list[Partition]:
+        keep = self.options.keep_islands or self.options.strict
+        return partition(graph, [not r for r in reasons], keep_islands=keep)
 
     def _account(
         self, graph: Graph, reasons: list[tuple[str, ...]], partitions: list[Partition]
@@ -137,7 +140,8 @@ class EpSession:
                 continue
             for body in node.bodies.values():
                 inner = [reasons_against(n, self._rules) for n in body.nodes]
-                yield from self._left(body, inner, set(), nested=True)
+                ours = {i for p in self._partition(body, inner) for i in p.nodes}
+                yield from self._left(body, inner, ours, nested=True)
             why = reasons[i] or ("only shape arithmetic, cheaper on the CPU provider",)
             yield LeftNode(node.name, node.op_type, node.domain, why, nested)
 

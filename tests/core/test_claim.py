@@ -44,9 +44,10 @@ RELU = call("Relu", 14, [value("x")])
 
 
 @pytest.fixture(autouse=True)
-def ops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ops of a domain of our own, so that nothing depends on what a real op declines."""
-    monkeypatch.setattr(registry, "_OPS", dict(registry._load()))
+def own_op() -> Iterator[None]:
+    """An op of a domain of our own, so that nothing depends on what a real op declines."""
+    ops = registry._load()
+    before = dict(ops)
 
     def declines(node: Node) -> Iterator[str]:
         if node.attr("mode") == "odd":
@@ -58,6 +59,10 @@ def ops(monkeypatch: pytest.MonkeyPatch) -> None:
     @registry.op("Made", since=(1, 3), domain="t", claim=declines, fixed={"beta": (1, 2)})
     def made(x: mx.array, y: mx.array | None = None, *, alpha: int, mode: str = "even") -> mx.array:
         return x
+
+    yield
+    ops.clear()
+    ops.update(before)
 
 
 def made(*inputs: Any, **attributes: Any) -> Node:

@@ -286,3 +286,18 @@ def test_int8_weights() -> None:
     assert set(placed(session)) == {MLX}
     wanted = x @ (weight * np.float32(0.1))
     np.testing.assert_allclose(session.run(None, {"x": x})[0], wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_small_initializer_that_the_application_replaces_is_an_error() -> None:
+    graph = model(
+        [node("Mul", ["x", "w"], ["y"])],
+        [tensor("x", shape=["N"])],
+        [tensor("y", shape=["N"])],
+        {"w": np.array([2.0], np.float32)},
+    )
+    so = ort_mlx.enable(ort.SessionOptions(), keep_islands=True)
+    replaced = ort.OrtValue.ortvalue_from_numpy(np.array([3.0], np.float32))
+    so.add_initializer("w", replaced)
+    session = ort.InferenceSession(graph, so, enable_fallback=0)
+    with pytest.raises(Exception, match="initializer 'w' was replaced"):
+        session.run(None, {"x": np.ones(2, np.float32)})

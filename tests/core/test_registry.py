@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import mlx.core as mx
 import pytest
 
@@ -11,9 +13,13 @@ from ort_mlx.safety import PER_SHAPE
 
 
 @pytest.fixture
-def own_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_ops() -> Iterator[None]:
     """Leave the real registry as it was."""
-    monkeypatch.setattr(registry, "_OPS", dict(registry._load()))
+    ops = registry._load()
+    before = dict(ops)
+    yield
+    ops.clear()
+    ops.update(before)
 
 
 def test_a_version_is_found_exactly() -> None:

@@ -408,3 +408,11 @@ def test_dimensions_arrive_as_sizes_symbols_or_unknown(seen: list[Any]) -> None:
     mlx_session(made)
     shapes = {v.name: v.shape for n in seen[-1].nodes for v in n.inputs}
     assert shapes == {"x": (2, "n", None), "u": None, "w": ()}
+
+
+def test_nodes_of_ours_in_a_branch_that_stays_are_not_listed_as_left() -> None:
+    session = mlx_session(choice(text=True), keep_islands=True)
+    left = {n.op_type for n in ort_mlx.report(session).left}
+    assert left == {"If", "StringNormalizer", "Shape"}
+    with pytest.raises(Exception, match=r"strict=True, but 3 of \d+ nodes"):
+        mlx_session(choice(text=True), strict=True)

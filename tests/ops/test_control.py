@@ -96,7 +96,7 @@ CASES = [
         for name, lengths, backwards in (
             ("batch", omitted(), 0),
             ("batch-backwards", omitted(), 1),
-            ("lengths", ints([4, 2, 3], [1, 4, 4, 0, 3]), 1),
+            ("lengths", ints([4, 2, 3], [1, 4, 4, 2, 3]), 1),
         )
     ),
 ]

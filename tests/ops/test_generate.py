@@ -47,6 +47,7 @@ CASES = [
     case("Unique", values([2, 1, 1, 3, 2], [5, 5, 5, 1, 9]), outputs=4),
     case("Unique", values([2, 1, 1, 3, 2]), outputs=4, sorted=0),
     case("Unique", values([[1, 0], [1, 0], [2, 3]]), outputs=4, axis=0),
+    case("Unique", values([[2], [1]]), outputs=4, axis=1, sorted=0, id="unsorted-axis"),
     case("Unique", values([[2, 1, 2], [0, 1, 0]]), outputs=(1, 0, 1), axis=-1, id="some"),
 ]
 FAILING = [
@@ -77,12 +78,13 @@ def test_range(start, limit, delta, ep: Ep) -> None:
 @given(data=st.data(), shape=shapes(min_rank=1, max_rank=3, least=1))
 def test_unique(data, shape, ep: Ep) -> None:
     options = {"axis": data.draw(axis(len(shape)))} if data.draw(st.booleans()) else {}
+    keep = data.draw(st.integers(0, 1))
     c = case(
         "Unique",
         rand(*shape, low=0, high=3),
         outputs=4,
-        sorted=data.draw(st.integers(0, 1)),
-        id="any",
+        sorted=keep,
+        id="unsorted-axis" if options and not keep else "any",
         **options,
     )
     ep.check_one(c, 11, "float32")

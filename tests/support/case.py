@@ -145,7 +145,7 @@ def const(given: Any, dtype: str | None = None) -> Input:
     """An initializer: an input turned constant, integers (int64), or floats of the tested dtype."""
     if not isinstance(given, Input):
         array = np.asarray(given)
-        if dtype is None and array.dtype.kind in "iu":
+        if dtype is None and (array.dtype.kind in "iu" or not array.size):
             dtype = "int64"
         given = values(array, dtype=dtype)
     return replace(given, constant=True)
@@ -259,7 +259,7 @@ class Case:
         while names and not names[-1]:
             names.pop()
         node = oh.make_node(self.op_type, names, outputs, "node", domain=self.domain)
-        node.attribute.extend(oh.make_attribute(k, v) for k, v in self.attributes.items())
+        node.attribute.extend(_attribute(k, v) for k, v in self.attributes.items())
         graph = oh.make_graph([], "case", [], [])
         for name, x, array in zip(names, self.inputs, arrays, strict=False):
             if array is None:
@@ -299,6 +299,12 @@ class Case:
         model = oh.make_model(graph, opset_imports=imports)
         model.ir_version = max(8, min(oh.find_min_ir_version_for(imports[:1]), 13))
         return model
+
+
+def _attribute(name: str, value: Any) -> onnx.AttributeProto:
+    """The attribute; an empty list is one of integers."""
+    kind = onnx.AttributeProto.INTS if value == [] else None
+    return oh.make_attribute(name, value, attr_type=kind)
 
 
 def _cast(source: str, target: str, to: int) -> onnx.NodeProto:

@@ -113,6 +113,7 @@ DISPUTES: Final[tuple[Dispute, ...]] = (
         for op in ("RNN", "GRU", "LSTM")
         for part in ("-bidirectional", "-clip", "-coupled", "-activations", "-affine")
     ),
+    Dispute("Unique", ORT, "slices keep their other dimensions", "unsorted-axis"),
     Dispute("Slice", ORT, "a start left of the axis is clamped to 0", "-left-of-the-axis"),
     Dispute("Slice", ONNX, "an end right of the axis is clamped to dim-1", "-right-of-the-axis"),
 )
