@@ -17,7 +17,7 @@ constexpr int kRequired = 0;
 constexpr int kOptional = 1;
 constexpr int kVariadic = 2;
 
-Owned<OrtTensorTypeAndShapeInfo> owned_info(const Runtime& ort) {
+Owned<OrtTensorTypeAndShapeInfo> owned_shape(const Runtime& ort) {
   return {ort, [](const Runtime& r, OrtTensorTypeAndShapeInfo* i) {
             r.call(api::ReleaseTensorTypeAndShapeInfo, i);
           }};
@@ -105,7 +105,7 @@ void CustomOp::infer_outputs(OrtShapeInferContext* context) const {
     }
     size_t index = 0;
     for (nb::handle output : infer_->get()(inputs, attributes)) {
-      auto info = owned_info(ort_);
+      auto info = owned_shape(ort_);
       ort_.check(api::CreateTensorTypeAndShapeInfo, info.out());
       ort_.check(api::SetTensorElementType, info.get(), nb::cast<int>(output[0]));
       if (!output[1].is_none()) {
@@ -146,7 +146,8 @@ void CustomOps::fill(const Runtime& ort, OrtCustomOpDomain** domains, size_t cou
     if (made.operators != entries.size()) {
       ort.check(api::CreateCustomOpDomain, name.c_str(), &made.domain);
       for (const auto& entry : entries) {
-        ort.check(api::CustomOpDomain_Add, made.domain, new CustomOp(ort, entry.schema, entry.infer));
+        ort.check(api::CustomOpDomain_Add, made.domain,
+                  new CustomOp(ort, entry.schema, entry.infer));
       }
       made.operators = entries.size();
     }

@@ -78,7 +78,7 @@ bool Ep::belongs_to_claimed_node(const OrtGraph* graph) {
   ort_.check(api::Graph_GetParentNode, graph, &parent);
   if (parent == nullptr) return false;
   Snapshot snapshot(ort_);
-  return nb::cast<bool>(session_.get().attr("claims")(snapshot.lone_node(parent)));
+  return nb::cast<bool>(session_.get().attr("keeps_bodies_of")(snapshot.lone_node(parent)));
 }
 
 void Ep::get_capability(const OrtGraph* graph, OrtEpGraphSupportInfo* support) {

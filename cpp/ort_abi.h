@@ -120,7 +120,8 @@ inline constexpr ApiFn<123, S(const OrtModelMetadata*, OrtAllocator*, char***, i
 inline constexpr ApiFn<247, S(const OrtLogger*, int, const char*, const char*, int, const char*)>
     Logger_LogMessage;
 inline constexpr ApiFn<248, S(const OrtLogger*, int*)> Logger_GetLoggingSeverityLevel;
-inline constexpr ApiFn<267, S(const OrtShapeInferContext*, size_t*)> ShapeInferContext_GetInputCount;
+inline constexpr ApiFn<267, S(const OrtShapeInferContext*, size_t*)>
+    ShapeInferContext_GetInputCount;
 inline constexpr ApiFn<268, S(const OrtShapeInferContext*, size_t, OrtTensorTypeAndShapeInfo**)>
     ShapeInferContext_GetInputTypeShape;
 inline constexpr ApiFn<269, S(const OrtShapeInferContext*, const char*, const OrtOpAttr**)>

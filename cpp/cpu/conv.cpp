@@ -194,6 +194,23 @@ void convolve(const Geometry& g, int threads, bool is_planar, const float* x, co
   }
 }
 
+// The elements of a weight that is a view, mirrored for example, in rows.
+std::vector<float> to_rows(const mx::array& w) {
+  std::vector<float> rows(w.size());
+  std::vector<int64_t> at(w.ndim(), 0);
+  const float* from = w.data<float>();
+  for (float& value : rows) {
+    value = *from;
+    for (int axis = static_cast<int>(w.ndim()) - 1; axis >= 0; --axis) {
+      from += w.strides()[axis];
+      if (++at[axis] < w.shape(axis)) break;
+      from -= w.strides()[axis] * w.shape(axis);
+      at[axis] = 0;
+    }
+  }
+  return rows;
+}
+
 bool lies_planar(const mx::array& x, const Geometry& g) {
   const auto& s = x.strides();
   const size_t last = x.ndim() - 1;
@@ -259,9 +276,11 @@ void BlasConvolution::eval_cpu(const std::vector<mx::array>& inputs, mx::array& 
     out.set_data(std::move(data), out.size(), strides, flags);
   }
   if (out.size() == 0) return;
-  // `x` is kept by value: a copy into the planar order is made on the stream's thread.
+  // `x` and `w` are kept by value: copies into the order wanted are made on the stream's thread.
   auto task = [g, x, threads = threads(), is_interleaved, is_planar = lies_planar(x, g),
-               weights = w.data<float>(), to = out.data<float>()] {
+               w, to = out.data<float>()] {
+    const auto rows = w.flags().row_contiguous ? std::vector<float>{} : to_rows(w);
+    const float* weights = rows.empty() ? w.data<float>() : rows.data();
     if (is_interleaved || is_planar) {
       convolve(g, threads, is_planar, x.data<float>(), weights, to);
     } else {

@@ -22,6 +22,7 @@ from .placement import may_be_host_input, place, untraceable
 from .progression import Progressions
 from .records import host_value
 from .running import CancelFlag, Cancelled, TooLong, stoppable
+from .timings import Timings
 from .tracing import NotTraceable, tracing
 
 _KEPT_KEYS: Final = 1024
@@ -37,6 +38,7 @@ class PlanSettings:
     fuses: bool = False  # whether MLX's compiler fuses them, which pays on a GPU
     threads: int = 0  # of the CPU backend; 0 for all
     cancel_flag: CancelFlag = field(default_factory=CancelFlag)
+    timings: Timings = field(default_factory=Timings)
 
 
 class Plan:
@@ -198,7 +200,7 @@ class Plan:
         if not self._backoff.may_try():
             return None
         try:
-            with stoppable(self._settings.cancel_flag):
+            with self._settings.timings.timed("trace"), stoppable(self._settings.cancel_flag):
                 made = self._closure_of(placeholders, host_values, key)
             self._backoff.succeeded()
             return made

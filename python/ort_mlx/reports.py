@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .timings import Timings
+
 if TYPE_CHECKING:
     from ._native import ClosureCache
     from .plan import Plan
@@ -36,6 +38,8 @@ class Report:
     partitions: int = 0
     left: list[LeftNode] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list, repr=False)
+    # Seconds of cold work so far: snapshot, claim, partition, plan, constants, trace.
+    timings: Timings = field(default_factory=Timings, repr=False)
 
     @property
     def nodes(self) -> int:

@@ -86,23 +86,31 @@ class EpSession:
             return False
         return self.options.fuse == "on" or bool(mx.metal.is_available())
 
-    def claims(self, record: tuple[Any, ...]) -> bool:
-        """Whether the only node of a graph record is claimed, bodies included."""
+    def keeps_bodies_of(self, record: tuple[Any, ...]) -> bool:
+        """Whether the bodies of the only node of a graph record are to be left alone."""
         if not self._was_asked:
             return False
-        return not reasons_against(graph_of(record).nodes[0], self._rules)
+        node, opdef = bind(graph_of(record).nodes[0])
+        # ORT may inline an operator that is not ours, such as SequenceMap, body and all.
+        return opdef is None or not reasons_against(node, self._rules)
 
     def partition(self, record: tuple[Any, ...], nested: bool) -> list[Partition]:
         """The partitions of a graph; `nested` when it is the body of a node we do not claim."""
-        graph = graph_of(record)
-        if not self._was_asked:
-            reasons: list[tuple[str, ...]] = [(_BY_POLICY,)] * len(graph.nodes)
-        else:
-            reasons = [reasons_against(node, self._rules) for node in graph.nodes]
-        partitions = [
-            Partition(p.nodes, _drops_initializers([graph.nodes[i] for i in p.nodes], self.device))
-            for p in self._partition(graph, reasons)
-        ]
+        timed = self.report.timings.timed
+        with timed("snapshot"):
+            graph = graph_of(record)
+        with timed("claim"):
+            if not self._was_asked:
+                reasons: list[tuple[str, ...]] = [(_BY_POLICY,)] * len(graph.nodes)
+            else:
+                reasons = [reasons_against(node, self._rules) for node in graph.nodes]
+        with timed("partition"):
+            partitions = [
+                Partition(
+                    p.nodes, _drops_initializers([graph.nodes[i] for i in p.nodes], self.device)
+                )
+                for p in self._partition(graph, reasons)
+            ]
         if nested:
             return partitions
         self._account(graph, reasons, partitions)
@@ -160,22 +168,26 @@ class EpSession:
         """The plan of one partition, given as the graph that ORT fused."""
         if self._refusal is not None:
             raise NotImplementedError(self._refusal)
-        graph = graph_of(record)
+        timings = self.report.timings
+        with timings.timed("snapshot"):
+            graph = graph_of(record)
         plan_settings = PlanSettings(
             compiles=bool(self.options.routes),
             decodes="decode" in self.options.routes,
             fuses=self._fuses(),
             threads=self.options.threads,
             cancel_flag=self.cancel_flag,
+            timings=timings,
         )
-        plan = Plan(
-            graph,
-            kernel_inputs,
-            kernel_outputs,
-            host_stream,
-            self.closures,
-            plan_settings,
-        )
+        with timings.timed("plan"):
+            plan = Plan(
+                graph,
+                kernel_inputs,
+                kernel_outputs,
+                host_stream,
+                self.closures,
+                plan_settings,
+            )
         self.report.plans.append(plan)
         self._compiled_nodes += len(graph.nodes)
         return plan

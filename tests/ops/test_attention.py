@@ -166,6 +166,34 @@ CASES = [
 
 REFUSED = [
     (
+        attention(*QKV, omitted(), PAST[0], id="half-a-past"),
+        "only one of past_key and past_value",
+    ),
+    (
+        attention(rand(2, M, 32), rand(2, M, 16), rand(2, M, 16), id="3d-without-heads"),
+        "a 3D query without q_num_heads and kv_num_heads",
+    ),
+    *(
+        (
+            case(
+                "MRotaryEmbedding",
+                rand(2, 3, M, 8),
+                ints(np.arange(24).reshape(3, 2, 4), np.arange(12).reshape(3, 2, 2)),
+                COS,
+                SIN,
+                domain=MS,
+                id=f"refused-{layout}",
+                mrope_section=section,
+                mrope_layout=layout,
+            ),
+            sentence,
+        )
+        for section, layout, sentence in (
+            ([2, 2], 0, "mrope_section has not three entries"),
+            ([2, 1, 1], 7, "mrope_layout 7"),
+        )
+    ),
+    (
         attention(*QKV, id="float64-softmax", softmax_precision=11, opset=24, dtypes=["float32"]),
         "softmax_precision asks for float64",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,19 @@ CASES.append(
 )
 
 REFUSED = [
+    (
+        gqa(rand(1, M, 64), rand(1, M, 32), *PROMPT[2:2], NONE, *PROMPT[3:], id="half-new"),
+        "only one of key and value",
+    ),
+    (
+        gqa(*tokens(M), cache(0)[0], NONE, *PROMPT[5:], id="half-past"),
+        "only one of past_key and past_value",
+    ),
+    (
+        gqa(*PROMPT, COS, SIN, NONE, NONE, NONE, NONE, NONE, const(rand(16)), id="half-norm"),
+        "only one of q_norm_weight and k_norm_weight",
+    ),
+    (replace(gqa(*PROMPT, id="scores"), outputs=(True,) * 4), "the scores as an output"),
     (gqa(*PROMPT, NONE, NONE, id="no-tables"), "rotary embedding without its tables"),
     (
         gqa(

@@ -24,8 +24,10 @@ from ort_mlx import registry
 from ort_mlx.registry import OpDef
 from ort_mlx.safety import SHAPELESS
 from support import schemas
-from support.case import Case, Dim
+from support.case import ROUNDS, Case, Dim
+from support.disputes import DISPUTES, Dispute
 from support.nodes import call
+from support.references import answers, assert_close, comparable
 
 OPS = registry.all_ops()
 VERSIONED = [(o, v) for o in OPS for v in o.since]
@@ -62,7 +64,11 @@ def test_inputs_are_those_of_the_schema(o: OpDef, version: int) -> None:
     assert len(schema.inputs) == len(o.params)
     for formal, param in zip(schema.inputs, o.params, strict=True):
         assert param.variadic == (formal.option == "Variadic"), param.name
-        assert param.required == (formal.option == "Single"), param.name
+        if formal.option == "Single":
+            assert param.required or param.is_prepared, param.name
+        elif param.required:  # we want it where the schema does not
+            said = {sentence for _, sentence in all_cases()[1]}
+            assert f"input '{param.name}' is missing" in said, param.name
 
 
 @pytest.mark.parametrize(("o", "version"), VERSIONED, ids=named)
@@ -83,7 +89,8 @@ def test_attributes_are_those_of_the_schema(o: OpDef, version: int) -> None:
 @pytest.mark.parametrize("o", OPS, ids=named)
 def test_types_are_of_parameters_and_in_the_schema(o: OpDef) -> None:
     names = [p.name for p in o.params]
-    assert set(o.types) | set(o.prepare) <= set(names)
+    prepared = {n for key in o.prepare for n in (key if isinstance(key, tuple) else (key,))}
+    assert set(o.types) | prepared <= set(names)
     for index, name in enumerate(names):
         if name in o.types:
             allowed = frozenset().union(*(schema_of(o, v).input_types(index) for v in o.since))
@@ -131,6 +138,27 @@ def test_shapeless_ops_are_right_for_any_shape(o: OpDef) -> None:
             assert got.shape == want.shape, str(c)
             np.testing.assert_allclose(_numpy(got), _numpy(want), 1e-4, 1e-5, err_msg=str(c))
     assert every, "no case changes every dimension"
+
+
+@pytest.mark.parametrize("d", DISPUTES, ids=lambda d: f"{d.op_type}{d.part}")
+def test_disputes_are_real(d: Dispute) -> None:
+    """In some case, what the other reference says differs."""
+    for c in all_cases()[0]:
+        for version, dtype in c.variants() if d.covers(c, d.dtypes[0] if d.dtypes else "") else ():
+            if d.covers(c, dtype) and any(_disagree(c, version, dtype, turn) for turn in ROUNDS):
+                return
+    pytest.fail("no case has the references disagree")
+
+
+def _disagree(c: Case, version: int, dtype: str, turn: int) -> bool:
+    found = [comparable(outputs, c) for outputs in answers(c, version, dtype, turn).values()]
+    try:
+        for other in found[1:]:
+            for g, w in zip(other, found[0], strict=True):
+                assert_close(w, g, c, dtype, exact_dtype=False)
+    except AssertionError:
+        return True
+    return False
 
 
 def test_versions_that_are_not_translated(capsys: pytest.CaptureFixture[str]) -> None:

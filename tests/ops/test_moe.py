@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -110,6 +111,13 @@ def qmoe(bits: int, block: int, zeros: bool = False, id: str = "", **options: An
     )
 
 
+def replaced(c: Case, index: int, x: Input) -> Case:
+    """The case with another input, those before it left out where it has none."""
+    inputs = [*c.inputs, *[NONE] * (index + 1 - len(c.inputs))]
+    inputs[index] = x
+    return replace(c, inputs=tuple(inputs))
+
+
 CASES = [
     *(
         moe(*TOKENS, *first(INNER), *SECOND, id=activation, activation_type=activation)
@@ -174,6 +182,29 @@ CASES = [
 ]
 
 REFUSED = [
+    (
+        moe(*TOKENS, *first(INNER), *SECOND, id="geglu", activation_type="geglu"),
+        "geglu with separate projections",
+    ),
+    (
+        moe(
+            *TOKENS,
+            *first(INNER),
+            *SECOND,
+            *first(INNER),
+            id="third",
+            activation_type="swiglu",
+            swiglu_fusion=1,
+        ),
+        "fused projections and a third one",
+    ),
+    (
+        qmoe(4, 32, id="three", fc1_expert_weight_bits=3, block_size=16),
+        "3 bits without blocks of 32, 64 or 128",
+    ),
+    (replaced(qmoe(4, 32, id="no-scales"), 3, NONE), "input 'fc1_scales' is missing"),
+    (replaced(qmoe(4, 32, id="no-second"), 6, NONE), "input 'fc2_scales' is missing"),
+    (replaced(qmoe(4, 32, id="scaled"), 15, const(rand(E))), "scales of floating-point weights"),
     (moe(*TOKENS, *first(INNER), *SECOND, id="mixer", use_sparse_mixer=1), "the sparse mixer"),
     (
         moe(*TOKENS, *first(INNER), *SECOND, id="one-half", activation_type="swiglu"),

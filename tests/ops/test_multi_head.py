@@ -189,6 +189,39 @@ CASES = [
 
 REFUSED = [
     (
+        mha(*QKV, NONE, NONE, NONE, rand(2, 2, 3, 16), id="half-a-past"),
+        "only one of past_key and past_value",
+    ),
+    (
+        mha(
+            *QKV,
+            NONE,
+            NONE,
+            NONE,
+            rand(2, 2, 3, 16),
+            rand(2, 2, 3, 16),
+            int32([3]),
+            int32([[[0, 0, 0]]]),
+            id="beams",
+        ),
+        "a cache reordered by beams",
+    ),
+    (
+        case(
+            "PackedMultiHeadAttention",
+            rand(7, 32),
+            rand(7, 32),
+            NONE,
+            NONE,
+            OFFSETS,
+            ENDS,
+            domain=MS,
+            id="half",
+            num_heads=2,
+        ),
+        "only one of key and value",
+    ),
+    (
         mha(rand(2, M, 96), id="joined"),
         "packed queries, keys and values without a dimension for the three",
     ),

@@ -62,6 +62,24 @@ CASES = [
         for name in NAMES
     ),
     *(case(name, rand(N, 2, 9), kernel_shape=[3], tolerance=HALVES, id="1d") for name in NAMES),
+    case(
+        "AveragePool",
+        rand(1, 2, 1, 4),
+        kernel_shape=[1, 3],
+        strides=[1, 3],
+        ceil_mode=1,
+        oldest=10,
+        dtypes=["float32"],
+        id="last-window",
+    ),
+    case(
+        "MaxPool",
+        rand(1, 2, 2),
+        kernel_shape=[2],
+        pads=[0, 1],
+        dtypes=["float32"],
+        id="last-window",
+    ),
     *(
         case(name, rand(N, 2, 5, 4, 6), kernel_shape=[2, 1, 3], tolerance=HALVES, id="3d")
         for name in NAMES
@@ -167,7 +185,7 @@ def pools(draw):
         kernel_shape=kernel,
         strides=strides,
         pads=pads,
-        id="any",
+        id="last-window",
         **options,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -133,6 +134,18 @@ CASES = [
 
 
 REFUSED = [
+    (
+        replace(linear("gated", id="no-decay"), inputs=linear("linear").inputs),
+        "update rule gated without decay",
+    ),
+    (
+        replace(linear("delta", id="no-beta"), inputs=linear("linear").inputs),
+        "update rule delta without beta",
+    ),
+    (
+        replace(conv(X, TAPS, BIAS, id="updates"), outputs=(True,) * 3),
+        "the state updates as an output",
+    ),
     (linear("other"), "update rule other"),
     (
         conv(rand(2, 8, 3, 5), const(rand(8, 1, 2, 4)), BIAS, id="2d", ndim=2),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from support.case import case, rand
@@ -23,6 +25,7 @@ def tf_idf(x=None, **options):
 
 
 WEIGHTS = [0.5, 1.5, 2.0, 0.25, 3.0, 0.75, 1.25]
+STRINGS = {k: v for k, v in tf_idf().attributes.items() if k != "pool_int64s"}
 
 CASES = [
     tf_idf(),
@@ -32,6 +35,7 @@ CASES = [
     tf_idf(mode="TFIDF", weights=WEIGHTS, min_gram_length=2, id="tfidf"),
 ]
 REFUSED = [
+    (replace(tf_idf(id="no-pool"), attributes={**STRINGS}), "the pool does not hold integers"),
     (tf_idf(mode="BM25"), "mode BM25 is unknown"),
     (
         tf_idf(mode="IDF", weights=WEIGHTS, ngram_indexes=[1, 0, 2, 3, 4, 5, 6]),

@@ -81,6 +81,10 @@ DISPUTES: Final[tuple[Dispute, ...]] = (
     Dispute("DynamicQuantizeLinear", ORT, "a range of zero leaves the scale open", "zeros"),
     Dispute("LpNormalization", ORT, "the 1-norm is the sum of absolute values", "p=1"),
     Dispute("MaxPool", ORT, "SAME has ceil(size / stride) outputs", "SAME_LOWER"),
+    *(
+        Dispute(op, ORT, "the last window may reach into the end padding", "-last-window")
+        for op in ("AveragePool", "MaxPool")
+    ),
     Dispute("MaxUnpool", ORT, "no text says how indices relate to output_shape", "output-shape"),
     Dispute("LabelEncoder", ORT, "a NaN among the keys means every NaN", "-nan", domain=ML),
     Dispute(
@@ -110,8 +114,12 @@ DISPUTES: Final[tuple[Dispute, ...]] = (
             "the reference has neither sequence_lens, clip, input_forget nor activations",
             part,
         )
-        for op in ("RNN", "GRU", "LSTM")
-        for part in ("-bidirectional", "-clip", "-coupled", "-activations", "-affine")
+        for op, parts in {
+            "RNN": ("-bidirectional", "-clip"),
+            "GRU": ("-bidirectional", "-clip", "-affine"),
+            "LSTM": ("-bidirectional", "-clip", "-coupled", "-activations"),
+        }.items()
+        for part in parts
     ),
     Dispute("Unique", ORT, "slices keep their other dimensions", "unsorted-axis"),
     Dispute("Slice", ORT, "a start left of the axis is clamped to 0", "-left-of-the-axis"),

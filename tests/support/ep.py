@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 
 import ort_mlx
@@ -13,7 +14,7 @@ from support.case import ROUNDS, Array, Case
 from support.disputes import ORT, followed
 from support.nodes import call, node_of
 from support.placement import assert_not_placed, assert_placed, mlx_session, reasons
-from support.references import answers, assert_close, comparable, feed_of, ort_cpu
+from support.references import Feed, answers, assert_close, comparable, feed_of, ort_cpu
 
 
 class Ep:
@@ -87,11 +88,9 @@ class Ep:
         """The node is left to another provider for exactly this reason; the model still runs."""
         version, dtype = next(iter(c.variants()))
         arrays = c.arrays(dtype, 0)
-        # Outputs may be of a type that only a Cast could show, so only their number is compared.
         model = c.model(arrays, version)
-        try:
-            expected = ort_cpu(model, feed_of(arrays, c))
-        except Exception:  # not even ORT's own provider takes it: then the claim alone is asked
+        expected = _on_cpu(model, feed_of(arrays, c), sentence)
+        if expected is None:  # not even ORT's own provider takes it: then the claim alone is asked
             said = reasons_against(node_of(c, version, dtype), Rules())
             assert sentence in said, f"the reasons are {said}"
             return
@@ -101,7 +100,7 @@ class Ep:
         said = reasons(session, c.op_type) or reasons_against(node_of(c, version, dtype), Rules())
         assert sentence in said, f"the reasons are {said}"
         got = session.run(None, feed_of(arrays, c))
-        assert len(got) == len(expected)
+        assert [np.shape(y) for y in got] == [y.shape for y in expected]
 
     def fails(self, c: Case, text: str) -> None:
         """The node is placed, and a Run with these inputs is an error that says `text`."""
@@ -121,6 +120,16 @@ def traces(session: Any) -> int | None:
     """How often a session has traced, once reports count it."""
     closures = getattr(ort_mlx.report(session), "closures", None)
     return None if closures is None else closures.counts()["traces"]
+
+
+def _on_cpu(model: onnx.ModelProto, feed: Feed, sentence: str) -> list[Array] | None:
+    """ORT's own answer, or None when it has none."""
+    if sentence.endswith("is missing"):
+        return None  # its kernels trust that the inputs they need are there, and may crash
+    try:
+        return ort_cpu(model, feed)
+    except Exception:
+        return None
 
 
 def _called(c: Case, version: int) -> list[Array]:

@@ -81,8 +81,6 @@ def _qmoe_claim(node: Node) -> Iterator[str]:
         yield "weights packed for another provider"
     if any(not node.missing(name) for name in ("fc1_global_scale", "fc1_act_scale")):
         yield "scales of floating-point weights"
-    if node.missing("fc1_scales") or node.missing("fc2_scales"):
-        yield "weights without scales"
 
 
 @op(
