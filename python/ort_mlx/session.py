@@ -57,6 +57,7 @@ class EpSession:
         self.closures = _native.ClosureCache(
             self.options.max_closures, self.options.max_closure_bytes
         )
+        self._is_fused = self._fuses()
         self.cancel_flag = CancelFlag()
         self.report = Report(device=self.device, closures=self.closures)
         self._messages: list[tuple[int, str]] = []
@@ -80,11 +81,12 @@ class EpSession:
         return ("gpu" if gpu else "cpu") if self.options.device == "auto" else self.options.device
 
     def _fuses(self) -> bool:
-        # On CUDA each fused kernel is compiled while running, some 20 s for a small model, and the
-        # steady state gains a few percent. The CPU backend would call a C++ compiler.
-        if self.device == "cpu" or self.options.fuse == "off":
-            return False
-        return self.options.fuse == "on" or bool(mx.metal.is_available())
+        # Elsewhere kernels are compiled while running, some 20 s for a small model on CUDA and with
+        # the system's C++ compiler on the CPU; on CUDA MLX 0.32 can crash in them.
+        has_metal = self.device == "gpu" and bool(mx.metal.is_available())
+        if self.options.fuse == "on" and not has_metal:
+            raise DeviceError("fuse='on' works on Metal only; leave it at 'auto'")
+        return has_metal and self.options.fuse != "off"
 
     def keeps_bodies_of(self, record: tuple[Any, ...]) -> bool:
         """Whether the bodies of the only node of a graph record are to be left alone."""
@@ -174,7 +176,7 @@ class EpSession:
         plan_settings = PlanSettings(
             compiles=bool(self.options.routes),
             decodes="decode" in self.options.routes,
-            fuses=self._fuses(),
+            fuses=self._is_fused,
             threads=self.options.threads,
             cancel_flag=self.cancel_flag,
             timings=timings,

@@ -8,6 +8,7 @@ import gc
 import weakref
 from typing import Any
 
+import mlx.core as mx
 import numpy as np
 import onnxruntime as ort
 import pytest
@@ -416,3 +417,9 @@ def test_nodes_of_ours_in_a_branch_that_stays_are_not_listed_as_left() -> None:
     assert left == {"If", "StringNormalizer", "Shape"}
     with pytest.raises(Exception, match=r"strict=True, but 3 of \d+ nodes"):
         mlx_session(choice(text=True), strict=True)
+
+
+@pytest.mark.skipif(mx.metal.is_available(), reason="fusing is allowed on Metal")
+def test_fusing_is_refused_where_it_is_not_safe() -> None:
+    with pytest.raises(Exception, match="fuse='on' works on Metal only"):
+        mlx_session(model([node("Relu", ["x"], ["y"])], [tensor("x")], [tensor("y")]), fuse="on")
