@@ -68,9 +68,8 @@ def ops_page() -> str:
 
 def options_page() -> str:
     """docs/options.md."""
-    from ort_mlx._native import EP_NAME
-
     from ort_mlx import settings
+    from ort_mlx._native import EP_NAME
 
     lines = [
         NOTE,

@@ -40,9 +40,8 @@ class Row:
 
 def measure(model: Model) -> Row:
     """Run one model both ways."""
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    ours = ort.InferenceSession(model.path, ort_mlx.enable(options), enable_fallback=0)
+    ort.set_default_logger_severity(4)
+    ours = ort.InferenceSession(model.path, ort_mlx.enable(), enable_fallback=0)
     theirs = ort.InferenceSession(model.path, providers=["CPUExecutionProvider"])
     report, feed = ort_mlx.report(ours), model.feed()
     expected = theirs.run(None, feed)

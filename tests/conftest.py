@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +22,7 @@ GOLDEN = Path(__file__).parent / "golden"
 settings.register_profile(
     "ci",
     derandomize=True,
-    max_examples=60,
+    max_examples=100,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
@@ -32,6 +33,18 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regold", action="store_true", help="rewrite the files in tests/golden")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Adds up what the node tests of onnx came to, over all workers."""
+    total: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", "") == "call":
+                total.update(dict(report.user_properties).get("onnx node tests", {}))
+    if total:
+        shown = ", ".join(f"{count} {what}" for what, count in total.most_common())
+        terminalreporter.write_line(f"onnx node tests: {shown}")
 
 
 @pytest.fixture(scope="session")

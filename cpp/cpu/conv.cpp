@@ -277,8 +277,8 @@ void BlasConvolution::eval_cpu(const std::vector<mx::array>& inputs, mx::array& 
   }
   if (out.size() == 0) return;
   // `x` and `w` are kept by value: copies into the order wanted are made on the stream's thread.
-  auto task = [g, x, threads = threads(), is_interleaved, is_planar = lies_planar(x, g),
-               w, to = out.data<float>()] {
+  auto task = [g, x, threads = threads(), is_interleaved, is_planar = lies_planar(x, g), w,
+               to = out.data<float>()] {
     const auto rows = w.flags().row_contiguous ? std::vector<float>{} : to_rows(w);
     const float* weights = rows.empty() ? w.data<float>() : rows.data();
     if (is_interleaved || is_planar) {

@@ -57,7 +57,9 @@ class Runner:
         except Exception as error:
             raise TranslationError(_message(step, frame, error)) from error
         if step.on_host and trail.is_recording():
-            trail.note(step.label, [frame[a.slot] for a in step.arguments if a.slot != ABSENT], results)
+            trail.note(
+                step.label, [frame[a.slot] for a in step.arguments if a.slot != ABSENT], results
+            )
         for slot, result in zip(step.outputs, results, strict=False):
             if slot != ABSENT:
                 frame[slot] = result

@@ -107,7 +107,9 @@ class Plan:
         self._copied = {
             i: value
             for i, slot in enumerate(slots)
-            if i not in wrapped and (value := self.block.host_constants.get(slot)) is not None
+            if slot is not None
+            and i not in wrapped
+            and (value := self.block.host_constants.get(slot)) is not None
         }
         self.copied_inputs = sorted(self._copied)
         self._kernel_inputs = kernel_inputs
@@ -131,7 +133,8 @@ class Plan:
             copied: element type, shape and bytes of those named by `copied_inputs`.
 
         Raises:
-            OrtMlxError: the application replaced a small initializer, which was read from the model.
+            OrtMlxError: the application replaced a small initializer, which was read from the
+            model.
         """
         for index, record in zip(self.copied_inputs, copied, strict=True):
             if host_value(*record).tobytes() != self._copied[index].tobytes():

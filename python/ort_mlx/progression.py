@@ -105,9 +105,7 @@ class _Samples:
 
     def _at(self, step: int) -> tuple[_native.Closure, list[tuple[int, int]], Trail]:
         if step not in self._made:
-            words = [
-                (w + c * step) & _MASK for w, c in zip(self._key, self._change, strict=True)
-            ]
+            words = [(w + c * step) & _MASK for w, c in zip(self._key, self._change, strict=True)]
             shapes, records = self._layout.decode(words)
             placeholders = [
                 _native.placeholder(list(shape), like)

@@ -1,9 +1,9 @@
 """What a trace computes on the host along the way, and whether it is linear along a progression.
 
-The outputs of a few samples may be linear though a value in between is not: a size that is special at
-one step only, say. Such a value goes through a comparison, an absolute value or a remainder on the
-host, so every step there is looked at: its numbers have to be linear, and where it compares two of
-them, they must not meet or cross in the range.
+The outputs of a few samples may be linear though a value in between is not: a size that is special
+at one step only, say. Such a value goes through a comparison, an absolute value or a remainder on
+the host, so every step there is looked at: its numbers have to be linear, and where it compares two
+of them, they must not meet or cross in the range.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _hosts(values: Sequence[Any]) -> tuple[HostValue, ...]:
 
 
 def require_linear(trails: Sequence[Trail], steps: Sequence[int]) -> None:
-    """Check the trails of the samples at `steps`, the first and the last step of the range included.
+    """Check the trails of the samples at `steps`, the range's first and last step included.
 
     Raises:
         ValueError: a value on the host is not linear, or a comparison may turn out differently.

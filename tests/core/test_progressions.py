@@ -1,4 +1,6 @@
-"""Progressions: one closure for keys at equal distances, only where it is right at every one of them."""
+"""Progressions: one closure for keys at equal distances, only where it is right at each of them."""
+
+# longer than 400 lines: one property, over the many ways that a graph computes with a length
 
 from __future__ import annotations
 
@@ -7,12 +9,13 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
-import ort_mlx
 import pytest
-from core.graphs import BOOL, FLOAT, INT64, body, cpu_session, model, node, tensor
-from core.routes import assert_same, compiled, counts, eager, no_python, run
 from hypothesis import given
 from onnx import TensorProto
+
+import ort_mlx
+from core.graphs import BOOL, FLOAT, INT64, body, cpu_session, model, node, tensor
+from core.routes import assert_same, compiled, counts, eager, no_python, run
 
 MS = "com.microsoft"
 INT32 = TensorProto.INT32
@@ -303,7 +306,7 @@ def test_two_dimensions_that_meet() -> None:
 
 
 def test_shapes_that_fit_only_by_accident() -> None:
-    """x and z grow at different rates; where they differ and neither is 1 a Run is an error."""
+    """X and z grow at different rates; where they differ and neither is 1 a Run is an error."""
     made = model(
         [node("Add", ["x", "z"], ["y"], name="sum")],
         [tensor("x", FLOAT, ["n"]), tensor("z", FLOAT, ["m"])],

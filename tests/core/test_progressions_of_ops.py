@@ -1,4 +1,4 @@
-"""Every operator along a progression: one dimension of a case grows, and each step is as eagerly."""
+"""Every operator along a progression: one dimension of a case grows, each step is as eagerly."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import ort_mlx
 import pytest
+
+import ort_mlx
 from ops.test_laws import all_cases, named
 from ort_mlx import registry
 from ort_mlx.registry import OpDef

@@ -1,7 +1,10 @@
 """Plans that need data on the way: closures between the steps that read it, bodies compiled once.
 
-Loops, branches and Scans as they run, whether one closure serves them or several, and how they stop.
+Loops, branches and Scans as they run, whether one closure serves them or several, and how they
+stop.
 """
+
+# longer than 400 lines: loops, branches and Scans, each as one closure and as several
 
 from __future__ import annotations
 
@@ -13,11 +16,12 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import onnxruntime as ort
-import ort_mlx
 import pytest
+from hypothesis import given
+
+import ort_mlx
 from core.graphs import BOOL, FLOAT, INT64, body, cpu_session, model, node, tensor
 from core.routes import Both, assert_same, compiled, counted, counts, no_python, run
-from hypothesis import given
 from native.conftest import Child, child
 from ort_mlx.compiled import Stretch, split
 
@@ -130,13 +134,11 @@ def test_a_branch_on_data_inside_a_branch_on_data() -> None:
 
 def loop(nodes: Any, carried: Any, outputs: Any, going: str | None = None) -> Any:
     keep = [] if going else [node("Identity", ["going"], ["still"])]
-    return body(
-        [*nodes, *keep], [*TRIP, *carried], [tensor(going or "still", BOOL), *outputs]
-    )
+    return body([*nodes, *keep], [*TRIP, *carried], [tensor(going or "still", BOOL), *outputs])
 
 
 def repeated(trips: Any = None) -> bytes:
-    """y = x + trips * x, rounding aside; `trips` makes the count a constant."""
+    """Y = x + trips * x, rounding aside; `trips` makes the count a constant."""
     inner = loop([node("Add", ["s", "x"], ["t"])], [tensor("s")], [tensor("t")])
     return model(
         [node("Loop", ["n", "", "x"], ["y"], body=inner)],
@@ -332,7 +334,7 @@ def test_scan_along_every_axis_in_both_directions(
 
 
 def recurrence() -> bytes:
-    """h = decay * h + gain * x, as a state-space layer does it, with an output for each step."""
+    """H = decay * h + gain * x, as a state-space layer does it, with an output for each step."""
     inner = body(
         [
             node("Mul", ["h", "decay"], ["kept"]),
@@ -544,7 +546,11 @@ def test_the_pieces_are_the_steps_in_order(made: bytes) -> None:
 def test_values_from_outside_that_a_stretch_captures() -> None:
     """A body's stretch reads constants, values of the model and values computed around it."""
     then = body(
-        [node("MatMul", ["x", "w"], ["m"]), node("Add", ["m", "n"], ["a"]), node("Mul", ["a", "k"], ["t"])],
+        [
+            node("MatMul", ["x", "w"], ["m"]),
+            node("Add", ["m", "n"], ["a"]),
+            node("Mul", ["a", "k"], ["t"]),
+        ],
         [],
         [tensor("t")],
     )  # fmt: skip

@@ -388,3 +388,19 @@ def test_progression_of_growing_rows() -> None:
         expected = f(*inputs)
         for a, b in zip(closure.replay(inputs, step), [*expected[:2], expected[3]], strict=True):
             np.testing.assert_allclose(np.array(a), np.array(b), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("kernel", "stride", "pad"), [(2, 2, 0), (3, 2, 1), (4, 3, 0), (5, 1, 2)])
+def test_transposed_convolution(groups: int, kernel: int, stride: int, pad: int) -> None:
+    def f(x: mx.array, w: mx.array) -> list[mx.array]:
+        last = x.transpose(0, 2, 3, 1)
+        return [
+            mx.conv_transpose2d(last, w, stride, pad, groups=groups),
+            mx.conv_transpose2d(mx.contiguous(last), w, stride, pad, 2, (1, 0), groups=groups),
+            mx.conv_transpose1d(last[:, 0], w[:, 0], stride, pad, groups=groups),
+            mx.conv2d(mx.contiguous(last), w[:, ::-1, ::-1], 1, pad, groups=groups),
+        ]
+
+    x, w = floats((2, 4, 7, 9)), floats((6, kernel, kernel, 4 // groups), 1, 0.3)
+    same(f, x, w, rtol=1e-5, atol=1e-5)

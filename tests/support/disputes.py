@@ -105,6 +105,7 @@ DISPUTES: Final[tuple[Dispute, ...]] = (
         domain=ML,
     ),
     Dispute("DeformConv", ORT, "the reference samples in float32", dtypes=("float64",)),
+    Dispute("Resize", ORT, "pytorch_half_pixel puts a single output at 0", "-one-output"),
     Dispute("RoiAlign", ORT, "the half pixel came with version 16", opset=10),
     Dispute("Scaler", ORT, "the output is a float tensor", dtypes=("int32", "int64"), domain=ML),
     *(
