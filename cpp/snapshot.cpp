@@ -191,11 +191,15 @@ nb::tuple Snapshot::node(Scope& scope, const OrtNode* node) {
   nb::dict attributes;
   for (const auto* attr :
        ort_.list<const OrtOpAttr*>(api::Node_GetNumAttributes, api::Node_GetAttributes, node)) {
-    int type = 0;
     const char* attribute_name = nullptr;
-    ort_.check(api::OpAttr_GetType, attr, &type);
     ort_.check(api::OpAttr_GetName, attr, &attribute_name);
-    if (type != kAttrGraph) attributes[attribute_name] = attribute(attr);
+    int type = 0;
+    // ORT has no type for some kinds, such as a type_proto; their value is None here.
+    if (!ort_.succeeds(api::OpAttr_GetType, attr, &type)) {
+      attributes[attribute_name] = nb::none();
+    } else if (type != kAttrGraph) {
+      attributes[attribute_name] = attribute(attr);
+    }
   }
 
   nb::dict bodies;

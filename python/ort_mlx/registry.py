@@ -218,6 +218,13 @@ def versions(domain: str, name: str) -> tuple[int, ...]:
 
 
 def all_ops() -> tuple[OpDef, ...]:
-    """Every translation once, ordered by domain, name and first version."""
-    unique = {id(made): made for made in _load().values()}
+    """Every translation of this package once, ordered by domain, name and first version.
+
+    Operators that users registered are not among them.
+    """
+    unique = {id(made): made for made in _load().values() if _is_ours(made)}
     return tuple(sorted(unique.values(), key=lambda o: (o.domain, o.name, o.since)))
+
+
+def _is_ours(made: OpDef) -> bool:
+    return made.fn.__module__.startswith(f"{__package__}.ops.")

@@ -92,7 +92,7 @@ def test_throwing_while_registering(throwing: Callable[[bool], None], x: np.ndar
 
 
 @pytest.mark.parametrize("error", [ValueError, RuntimeError, KeyError, MemoryError, SystemExit])
-@pytest.mark.parametrize("where", ["claims", "partition", "compile", "run"])
+@pytest.mark.parametrize("where", ["keeps_bodies_of", "partition", "compile", "run"])
 def test_python_errors(
     error: type[BaseException], where: str, monkeypatch: pytest.MonkeyPatch, x: np.ndarray
 ) -> None:
