@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cpu/lowering.h"
+#include "cpu/execute.h"
 #include "cpu/parallel.h"
 
 namespace ort_mlx {
@@ -24,15 +24,21 @@ class Capture {
       : outputs_(outputs),
         threads_(threads > 0 ? threads : cpu::default_threads()),
         as_traced_(as_traced) {
-    closure_->input_count_ = placeholders.size();
+    closure_->tape_.input_count = placeholders.size();
     for (const auto& p : placeholders) varying_.emplace(p.id(), true);
     order_nodes();
     evaluate_constants();
     for (size_t i = 0; i < placeholders.size(); ++i) ids_[placeholders[i].id()] = i;
     number_constants();
     for (const auto& a : order_) add(a);
-    for (const auto& a : outputs_) closure_->outputs_.push_back(ids_.at(a.id()));
-    closure_->value_count_ = next_id_;
+    for (const auto& a : outputs_) closure_->tape_.outputs.push_back(ids_.at(a.id()));
+    closure_->tape_.value_count = next_id_;
+    if (as_traced_) {
+      closure_->placeholders_ = placeholders;
+      closure_->threads_ = threads_;
+    } else {
+      closure_->prepare(placeholders, threads_);
+    }
   }
 
   std::shared_ptr<const Closure> take(std::vector<IndexCheck> checks = {}) {
@@ -106,44 +112,44 @@ class Capture {
   }
 
   void number_constants() {
-    next_id_ = closure_->input_count_;
+    next_id_ = closure_->tape_.input_count;
     for_each_constant([&](const mx::array& a) {
       if (!ids_.try_emplace(a.id(), next_id_).second) return;
-      closure_->constants_.push_back(a);
+      closure_->tape_.constants.push_back(a);
       ++next_id_;
     });
   }
 
   void add(const mx::array& a) {
-    Closure::Node node{cpu::lower(a, threads_), {}, {}, {}, {}};
+    Tape::Node node{a.primitive_ptr(), {}, {}, {}, {}};
     for (const auto& in : a.inputs()) node.inputs.push_back(ids_.at(in.id()));
     const auto outputs = a.outputs();
     const size_t hash = hash_of(node);
     auto [first, last] = seen_.equal_range(hash);
     for (; first != last && !as_traced_; ++first) {
       const auto& [index, id] = first->second;
-      if (!is_same(closure_->nodes_[index], node, outputs)) continue;
+      if (!is_same(closure_->tape_.nodes[index], node, outputs)) continue;
       for (size_t i = 0; i < outputs.size(); ++i) ids_[outputs[i].id()] = id + i;
       return;
     }
-    seen_.emplace(hash, std::pair(closure_->nodes_.size(), next_id_));
+    seen_.emplace(hash, std::pair(closure_->tape_.nodes.size(), next_id_));
     for (const auto& out : outputs) {
       node.shapes.push_back(out.shape());
       node.dtypes.push_back(out.dtype());
       ids_[out.id()] = next_id_++;
     }
-    closure_->nbytes_ += sizeof(Closure::Node) + node.inputs.size() * sizeof(uint32_t) +
+    closure_->nbytes_ += sizeof(Tape::Node) + node.inputs.size() * sizeof(uint32_t) +
                          outputs.size() * (sizeof(mx::Shape) + sizeof(mx::Dtype));
-    closure_->nodes_.push_back(std::move(node));
+    closure_->tape_.nodes.push_back(std::move(node));
   }
 
-  static size_t hash_of(const Closure::Node& node) {
+  static size_t hash_of(const Tape::Node& node) {
     size_t hash = std::hash<std::string_view>{}(node.primitive->name());
     for (uint32_t id : node.inputs) hash = hash * 1099511628211ULL + id;
     return hash;
   }
 
-  static bool is_same(const Closure::Node& known, const Closure::Node& node,
+  static bool is_same(const Tape::Node& known, const Tape::Node& node,
                       const std::vector<mx::array>& outputs) {
     if (known.inputs != node.inputs || known.shapes.size() != outputs.size()) return false;
     if (std::strcmp(known.primitive->name(), node.primitive->name()) != 0) return false;
@@ -179,13 +185,40 @@ std::shared_ptr<const Closure> Closure::sample(const std::vector<mx::array>& pla
   return Capture(placeholders, outputs, threads, true).take();
 }
 
-std::vector<mx::array> Closure::replay(std::vector<mx::array> values, int64_t step) const {
-  values.reserve(value_count_);
-  values.insert(values.end(), constants_.begin(), constants_.end());
-  for (const auto& constant : growing_constants_) {
-    values[input_count_ + constant.index] = constant.at(step);
+namespace {
+
+// Whether computing the array needs the inputs of a trace.
+bool is_traced(const std::vector<mx::array>& arrays) {
+  std::unordered_map<std::uintptr_t, bool> seen;
+  std::vector<mx::array> pending = arrays;
+  while (!pending.empty()) {
+    const mx::array a = std::move(pending.back());
+    pending.pop_back();
+    if (a.status() != mx::array::Status::unscheduled || !seen.emplace(a.id(), true).second)
+      continue;
+    if (!a.has_primitive() || a.is_tracer()) return true;
+    pending.insert(pending.end(), a.inputs().begin(), a.inputs().end());
   }
-  for (const Node& node : nodes_) {
+  return false;
+}
+
+}  // namespace
+
+void Closure::prepare(const std::vector<mx::array>& placeholders, int threads) {
+  program_ = cpu::Program::prepare(tape_, placeholders, threads);
+}
+
+std::vector<mx::array> Closure::replay(std::vector<mx::array> values, int64_t step) const {
+  if (program_ != nullptr && !is_traced(values)) {
+    mx::eval(values);
+    return program_->run(std::move(values), step);
+  }
+  values.reserve(tape_.value_count);
+  values.insert(values.end(), tape_.constants.begin(), tape_.constants.end());
+  for (const auto& constant : tape_.growing_constants) {
+    values[tape_.input_count + constant.index] = constant.at(step);
+  }
+  for (const Tape::Node& node : tape_.nodes) {
     std::vector<mx::array> inputs;
     inputs.reserve(node.inputs.size());
     for (uint32_t id : node.inputs) inputs.push_back(values[id]);
@@ -200,12 +233,12 @@ std::vector<mx::array> Closure::replay(std::vector<mx::array> values, int64_t st
     }
   }
   std::vector<mx::array> outputs;
-  outputs.reserve(outputs_.size());
-  for (uint32_t id : outputs_) outputs.push_back(values[id]);
+  outputs.reserve(tape_.outputs.size());
+  for (uint32_t id : tape_.outputs) outputs.push_back(values[id]);
   return outputs;
 }
 
-std::vector<mx::array> Closure::grown(const Node& node, std::vector<mx::array> inputs,
+std::vector<mx::array> Closure::grown(const Tape::Node& node, std::vector<mx::array> inputs,
                                       int64_t step) {
   if (node.growth->rebuild) return node.growth->rebuild(inputs, step);
   std::vector<mx::Shape> shapes;

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "growth.h"
+#include "tape.h"
 
 namespace ort_mlx {
 
@@ -23,11 +23,15 @@ struct IndexCheck {
   Line size;
 };
 
+namespace cpu {
+class Program;
+}
+
 class Closure {
  public:
   // Walks the graph behind `outputs` back to `placeholders`. What does not depend on them is
-  // evaluated once and kept; equal calls on equal inputs are merged. On the CPU some primitives are
-  // exchanged for better ones, which use `threads` threads (0: one for each processor).
+  // evaluated once and kept; equal calls on equal inputs are merged. On the CPU the graph becomes a
+  // program of kernels of our own, which use `threads` threads (0: one for each processor).
   static std::shared_ptr<const Closure> capture(const std::vector<mx::array>& placeholders,
                                                 const std::vector<mx::array>& outputs,
                                                 int threads = 0,
@@ -38,37 +42,30 @@ class Closure {
                                                const std::vector<mx::array>& outputs,
                                                int threads = 0);
 
-  // The graph again, on these inputs. Lazy, like any MLX graph. `step` is for a closure that serves
-  // a progression.
+  // The graph again, on these inputs. Computed at once by the program where there is one and no
+  // input is part of another trace; otherwise lazy, like any MLX graph. `step` is for a closure
+  // that serves a progression.
   std::vector<mx::array> replay(std::vector<mx::array> inputs, int64_t step = 0) const;
 
   const std::vector<IndexCheck>& checks() const { return checks_; }
-  size_t input_count() const { return input_count_; }
-  size_t node_count() const { return nodes_.size(); }
+  size_t input_count() const { return tape_.input_count; }
+  size_t node_count() const { return tape_.nodes.size(); }
   // Memory that only this closure holds on to: its tape, and constants it folded itself.
   size_t nbytes() const { return nbytes_; }
 
  private:
-  struct Node {
-    std::shared_ptr<mx::Primitive> primitive;
-    std::vector<uint32_t> inputs;
-    std::vector<mx::Shape> shapes;
-    std::vector<mx::Dtype> dtypes;
-    std::shared_ptr<const Growth> growth;  // absent where nothing changes along a progression
-  };
-  static std::vector<mx::array> grown(const Node& node, std::vector<mx::array> inputs,
+  static std::vector<mx::array> grown(const Tape::Node& node, std::vector<mx::array> inputs,
                                       int64_t step);
+  // Called when the tape is complete: makes the program, where there can be one.
+  void prepare(const std::vector<mx::array>& placeholders, int threads);
   friend class Capture;
   friend class Uniter;
 
-  // A value is known by its position: inputs, then constants, then the outputs of each node.
-  size_t input_count_ = 0;
-  size_t value_count_ = 0;
   size_t nbytes_ = 0;
-  std::vector<mx::array> constants_;
-  std::vector<GrowingConstant> growing_constants_;
-  std::vector<Node> nodes_;
-  std::vector<uint32_t> outputs_;
+  Tape tape_;
+  std::vector<mx::array> placeholders_;  // these and the threads: kept by a sample, for `unite`
+  int threads_ = 0;
+  std::shared_ptr<const cpu::Program> program_;  // null where MLX evaluates the tape
   std::vector<IndexCheck> checks_;
 };
 

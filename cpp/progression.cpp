@@ -35,15 +35,15 @@ class Uniter {
          const std::vector<int64_t>& steps)
       : samples_(samples), first_(*samples.at(0)), fit_(steps) {
     for (const auto& sample : samples) {
-      if (sample->nodes_.size() != first_.nodes_.size() ||
-          sample->constants_.size() != first_.constants_.size() ||
-          sample->outputs_ != first_.outputs_) {
+      if (sample->tape_.nodes.size() != first_.tape_.nodes.size() ||
+          sample->tape_.constants.size() != first_.tape_.constants.size() ||
+          sample->tape_.outputs != first_.tape_.outputs) {
         refuse("the graphs have different nodes");
       }
     }
-    values_.resize(first_.value_count_);
+    values_.resize(first_.tape_.value_count);
     settle_constants();
-    for (size_t i = 0; i < first_.nodes_.size(); ++i) unite_node(i);
+    for (size_t i = 0; i < first_.tape_.nodes.size(); ++i) unite_node(i);
     emit();
   }
 
@@ -63,15 +63,15 @@ class Uniter {
   std::shared_ptr<const Closure> take() { return std::move(closure_); }
 
  private:
-  size_t first_constant() const { return first_.input_count_; }
+  size_t first_constant() const { return first_.tape_.input_count; }
 
   // A constant that is the same in every sample is settled; a small one may grow.
   void settle_constants() {
-    for (size_t i = 0; i < first_.constants_.size(); ++i) {
-      const mx::array& base = first_.constants_[i];
+    for (size_t i = 0; i < first_.tape_.constants.size(); ++i) {
+      const mx::array& base = first_.tape_.constants[i];
       bool is_same = true;
       for (const auto& sample : samples_) {
-        const mx::array& other = sample->constants_[i];
+        const mx::array& other = sample->tape_.constants[i];
         if (other.dtype() != base.dtype() || other.shape() != base.shape()) {
           refuse("a constant changes its shape");
         }
@@ -87,31 +87,31 @@ class Uniter {
 
   GrowingConstant grow(size_t i) const {
     std::vector<mx::array> at;
-    for (const auto& sample : samples_) at.push_back(sample->constants_[i]);
+    for (const auto& sample : samples_) at.push_back(sample->tape_.constants[i]);
     if (at[0].size() > kMaxGrowingElements) refuse("a large constant changes");
     return fit_.constant(at);
   }
 
   void unite_node(size_t i) {
-    const Closure::Node& node = first_.nodes_[i];
-    std::vector<const Closure::Node*> at;
+    const Tape::Node& node = first_.tape_.nodes[i];
+    std::vector<const Tape::Node*> at;
     for (const auto& sample : samples_) {
-      const Closure::Node& other = sample->nodes_[i];
+      const Tape::Node& other = sample->tape_.nodes[i];
       if (other.inputs != node.inputs || other.shapes.size() != node.shapes.size() ||
           std::strcmp(other.primitive->name(), node.primitive->name()) != 0) {
         refuse("the graphs have different nodes");
       }
       at.push_back(&other);
     }
-    Closure::Node made{node.primitive, node.inputs, node.shapes, node.dtypes, growth_of(at)};
-    const size_t id = node_ids_.empty() ? first_constant() + first_.constants_.size()
+    Tape::Node made{node.primitive, node.inputs, node.shapes, node.dtypes, growth_of(at)};
+    const size_t id = node_ids_.empty() ? first_constant() + first_.tape_.constants.size()
                                         : node_ids_.back() + united_.back().shapes.size();
     node_ids_.push_back(id);
     if (made.growth == nullptr && all_settled(made.inputs)) settle(made, id);
     united_.push_back(std::move(made));
   }
 
-  std::shared_ptr<const Growth> growth_of(const std::vector<const Closure::Node*>& at) const {
+  std::shared_ptr<const Growth> growth_of(const std::vector<const Tape::Node*>& at) const {
     auto growth = std::make_shared<Growth>();
     bool grows = false;
     for (size_t output = 0; output < at[0]->shapes.size(); ++output) {
@@ -139,7 +139,7 @@ class Uniter {
   }
 
   // What does not depend on the inputs or on the step is computed once.
-  void settle(const Closure::Node& node, size_t id) {
+  void settle(const Tape::Node& node, size_t id) {
     std::vector<mx::array> inputs;
     for (uint32_t input : node.inputs) inputs.push_back(*values_[input]);
     for (auto& made : mx::array::make_arrays(node.shapes, node.dtypes, node.primitive, inputs)) {
@@ -148,10 +148,10 @@ class Uniter {
   }
 
   void emit() {
-    closure_->input_count_ = first_.input_count_;
-    std::vector<uint32_t> ids(first_.value_count_);
-    std::vector<bool> is_numbered(first_.value_count_, false);
-    for (size_t i = 0; i < first_.input_count_; ++i) {
+    closure_->tape_.input_count = first_.tape_.input_count;
+    std::vector<uint32_t> ids(first_.tape_.value_count);
+    std::vector<bool> is_numbered(first_.tape_.value_count, false);
+    for (size_t i = 0; i < first_.tape_.input_count; ++i) {
       ids[i] = static_cast<uint32_t>(i);
       is_numbered[i] = true;
     }
@@ -159,35 +159,37 @@ class Uniter {
       if (is_numbered[old]) return;
       const auto growing = growing_.find(old);
       if (growing == growing_.end() && !values_[old].has_value()) return;
-      const size_t index = closure_->constants_.size();
+      const size_t index = closure_->tape_.constants.size();
       if (growing != growing_.end()) {
-        closure_->growing_constants_.push_back(
+        closure_->tape_.growing_constants.push_back(
             {index, growing->second.base, growing->second.slope});
-        closure_->constants_.push_back(growing->second.base);
+        closure_->tape_.constants.push_back(growing->second.base);
       } else {
-        closure_->constants_.push_back(*values_[old]);
+        closure_->tape_.constants.push_back(*values_[old]);
       }
-      ids[old] = static_cast<uint32_t>(closure_->input_count_ + index);
+      ids[old] = static_cast<uint32_t>(closure_->tape_.input_count + index);
       is_numbered[old] = true;
     };
     for (size_t i = 0; i < united_.size(); ++i) {
       if (values_[node_ids_[i]].has_value()) continue;
       for (uint32_t input : united_[i].inputs) number_constant(input);
     }
-    for (uint32_t output : first_.outputs_) number_constant(output);
-    mx::eval(closure_->constants_);
+    for (uint32_t output : first_.tape_.outputs) number_constant(output);
+    mx::eval(closure_->tape_.constants);
 
-    uint32_t next = static_cast<uint32_t>(closure_->input_count_ + closure_->constants_.size());
+    uint32_t next =
+        static_cast<uint32_t>(closure_->tape_.input_count + closure_->tape_.constants.size());
     for (size_t i = 0; i < united_.size(); ++i) {
       if (values_[node_ids_[i]].has_value()) continue;
-      Closure::Node node = united_[i];
+      Tape::Node node = united_[i];
       for (uint32_t& input : node.inputs) input = ids[input];
       for (size_t k = 0; k < node.shapes.size(); ++k) ids[node_ids_[i] + k] = next++;
-      closure_->nbytes_ += sizeof(Closure::Node) + sizeof(Growth);
-      closure_->nodes_.push_back(std::move(node));
+      closure_->nbytes_ += sizeof(Tape::Node) + sizeof(Growth);
+      closure_->tape_.nodes.push_back(std::move(node));
     }
-    for (uint32_t output : first_.outputs_) closure_->outputs_.push_back(ids[output]);
-    closure_->value_count_ = next;
+    for (uint32_t output : first_.tape_.outputs) closure_->tape_.outputs.push_back(ids[output]);
+    closure_->tape_.value_count = next;
+    closure_->prepare(first_.placeholders_, first_.threads_);
   }
 
   const std::vector<std::shared_ptr<const Closure>>& samples_;
@@ -196,7 +198,7 @@ class Uniter {
   std::shared_ptr<Closure> closure_ = std::make_shared<Closure>();
   std::vector<std::optional<mx::array>> values_;  // settled values, by id in the samples
   std::unordered_map<size_t, GrowingConstant> growing_;
-  std::vector<Closure::Node> united_;
+  std::vector<Tape::Node> united_;
   std::vector<size_t> node_ids_;  // the id of each node's first output, in the samples
 };
 

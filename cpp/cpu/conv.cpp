@@ -1,11 +1,12 @@
 #include "conv.h"
 
-#include <mlx/scheduler.h>
-
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "blas.h"
+#include "copies.h"
+#include "layout.h"
 #include "parallel.h"
 
 namespace ort_mlx::cpu {
@@ -194,21 +195,18 @@ void convolve(const Geometry& g, int threads, bool is_planar, const float* x, co
   }
 }
 
-// The elements of a weight that is a view, mirrored for example, in rows.
-std::vector<float> to_rows(const mx::array& w) {
-  std::vector<float> rows(w.size());
-  std::vector<int64_t> at(w.ndim(), 0);
-  const float* from = w.data<float>();
-  for (float& value : rows) {
-    value = *from;
-    for (int axis = static_cast<int>(w.ndim()) - 1; axis >= 0; --axis) {
-      from += w.strides()[axis];
-      if (++at[axis] < w.shape(axis)) break;
-      from -= w.strides()[axis] * w.shape(axis);
-      at[axis] = 0;
-    }
+// Adds a plane of products to the output pixels that kernel position `tap` reaches.
+void scatter_tap(const Geometry& g, const float* products, int64_t tap, float* out) {
+  const int64_t row_offset = input_offset(g, 0, tap / g.kernel_width);
+  const int64_t offset = input_offset(g, 1, tap % g.kernel_width), stride = g.window.stride[1];
+  const auto [first, last] = inside(offset, stride, g.out_width, g.width);
+  for (int64_t h = 0; h < g.height; ++h) {
+    const int64_t row = h * g.window.stride[0] + row_offset;
+    if (row < 0 || row >= g.out_height) continue;
+    float* to = out + row * g.out_width + offset;
+    const float* from = products + h * g.width;
+    for (int64_t w = first; w < last; ++w) to[w * stride] += from[w];
   }
-  return rows;
 }
 
 bool lies_planar(const mx::array& x, const Geometry& g) {
@@ -255,6 +253,18 @@ Geometry geometry_of(const mx::array& x, const mx::array& w, const mx::array& ou
           .window = window};
 }
 
+// Memory with the channels outermost.
+void allocate_planar(mx::array& out) {
+  if (out.size() == 0) {
+    out.set_data(mx::allocator::malloc(0));
+    return;
+  }
+  Order order(out.ndim());
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin() + 1, order.end() - 1, order.end());
+  allocate(out, order);
+}
+
 }  // namespace
 
 bool BlasConvolution::is_equivalent(const mx::Primitive& other) const {
@@ -262,32 +272,71 @@ bool BlasConvolution::is_equivalent(const mx::Primitive& other) const {
   return window_ == o.window_ && groups_ == o.groups_;
 }
 
-void BlasConvolution::eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) {
+void BlasConvolution::run(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) {
+  mx::array& out = outputs[0];
   const mx::array &x = inputs[0], &w = inputs[1];
   const Geometry g = geometry_of(x, w, out, window_, groups_);
   const bool is_interleaved = x.flags().row_contiguous && !lies_planar(x, g);
-  auto data = mx::allocator::malloc(out.nbytes());
-  if (is_interleaved || out.size() == 0) {
-    out.set_data(std::move(data));
+  if (is_interleaved) {
+    out.set_data(mx::allocator::malloc(out.nbytes()));
   } else {
-    mx::Strides strides{g.outputs * g.out_pixels(), g.out_width, 1, g.out_pixels()};
-    if (out.ndim() == 3) strides = {g.outputs * g.out_pixels(), 1, g.out_pixels()};
-    mx::array::Flags flags{true, false, false};
-    out.set_data(std::move(data), out.size(), strides, flags);
+    allocate_planar(out);
   }
   if (out.size() == 0) return;
-  // `x` and `w` are kept by value: copies into the order wanted are made on the stream's thread.
-  auto task = [g, x, threads = threads(), is_interleaved, is_planar = lies_planar(x, g), w,
-               to = out.data<float>()] {
-    const auto rows = w.flags().row_contiguous ? std::vector<float>{} : to_rows(w);
-    const float* weights = rows.empty() ? w.data<float>() : rows.data();
-    if (is_interleaved || is_planar) {
-      convolve(g, threads, is_planar, x.data<float>(), weights, to);
-    } else {
-      convolve(g, threads, true, to_planar(x, g).data(), weights, to);
+  const bool is_planar = lies_planar(x, g);
+  const mx::array rows = row_major(w, threads());  // it may be a view, mirrored for example
+  const float* weights = rows.data<float>();
+  float* to = out.data<float>();
+  if (is_interleaved || is_planar) {
+    convolve(g, threads(), is_planar, x.data<float>(), weights, to);
+  } else {
+    convolve(g, threads(), true, to_planar(x, g).data(), weights, to);
+  }
+}
+
+bool BlasTransposedConvolution::is_equivalent(const mx::Primitive& other) const {
+  const auto& o = static_cast<const BlasTransposedConvolution&>(other);
+  return window_ == o.window_ && groups_ == o.groups_;
+}
+
+// Every input pixel times the weights of a tap is added to the output pixel that the tap reaches.
+void BlasTransposedConvolution::run(const std::vector<mx::array>& inputs,
+                                    std::vector<mx::array>& outputs) {
+  mx::array& out = outputs[0];
+  // The roles of input and output in a convolution, the other way round.
+  const Geometry g = geometry_of(inputs[0], inputs[1], out, window_, groups_);
+  allocate_planar(out);
+  if (out.size() == 0) return;
+  float* to = out.data<float>();
+  std::fill(to, to + out.size(), 0.0f);
+  if (inputs[0].size() == 0) return;
+  const mx::array weights = row_major(inputs[1], threads());
+  const bool is_planar = lies_planar(inputs[0], g);
+  const std::vector<float> planar = is_planar ? std::vector<float>{} : to_planar(inputs[0], g);
+  const float* x = is_planar ? inputs[0].data<float>() : planar.data();
+  const int64_t taps = g.kernel_height * g.kernel_width, channels = g.group_channels();
+  const int64_t group_outputs = g.group_outputs();
+  parallel_ranges(threads(), g.batch * g.outputs, 1, [&](int64_t first, int64_t last) {
+    const int64_t most = std::max<int64_t>(1, kPatchFloats / (taps * g.pixels()));
+    std::vector<float> products;
+    while (first < last) {
+      const int64_t n = first / g.outputs, output = first % g.outputs;
+      const int64_t group = output / group_outputs;
+      const int64_t count = std::min({most, last - first, (group + 1) * group_outputs - output});
+      products.resize(static_cast<size_t>(count * taps * g.pixels()));
+      sgemm(count * taps, g.pixels(), channels, 1,
+            {weights.data<float>() + output * taps * channels, channels, false},
+            {x + (n * g.channels + group * channels) * g.pixels(), g.pixels(), false}, 0,
+            products.data(), g.pixels());
+      const float* from = products.data();
+      for (int64_t o = first; o < first + count; ++o) {
+        for (int64_t tap = 0; tap < taps; ++tap, from += g.pixels()) {
+          scatter_tap(g, from, tap, to + o * g.out_pixels());
+        }
+      }
+      first += count;
     }
-  };
-  mx::scheduler::enqueue(stream(), std::move(task));
+  });
 }
 
 }  // namespace ort_mlx::cpu

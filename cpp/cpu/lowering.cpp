@@ -1,73 +1,176 @@
 #include "lowering.h"
 
+#include <algorithm>
 #include <functional>
-#include <stdexcept>
 #include <string_view>
 #include <unordered_map>
 
 #include "blas.h"
 #include "conv.h"
+#include "copies.h"
 #include "matmul.h"
+#include "reduce.h"
+#include "views.h"
 
 namespace ort_mlx::cpu {
 
 namespace {
 
-using Lower = std::shared_ptr<mx::Primitive> (*)(const mx::array& node, int threads);
+using Lower = std::shared_ptr<mx::Primitive> (*)(const Call& call, int threads);
 
 // MLX keeps the types of its primitives to itself, so they are told apart by name.
 template <class P>
-const P& primitive_of(const mx::array& node) {
-  return static_cast<const P&>(node.primitive());
+const P& primitive_of(const Call& call) {
+  return static_cast<const P&>(*call.primitive);
 }
 
-std::shared_ptr<mx::Primitive> lower_matmul(const mx::array& node, int threads) {
-  return std::make_shared<BlasMatmul>(node.primitive().stream(), threads, 1.0f, 0.0f);
+std::shared_ptr<mx::Primitive> lower_matmul(const Call& call, int threads) {
+  return std::make_shared<BlasMatmul>(call.primitive->stream(), threads, 1.0f, 0.0f);
 }
 
-std::shared_ptr<mx::Primitive> lower_addmm(const mx::array& node, int threads) {
-  const auto [alpha, beta] = primitive_of<mx::AddMM>(node).state();
-  return std::make_shared<BlasMatmul>(node.primitive().stream(), threads, alpha, beta);
+std::shared_ptr<mx::Primitive> lower_addmm(const Call& call, int threads) {
+  const auto [alpha, beta] = primitive_of<mx::AddMM>(call).state();
+  return std::make_shared<BlasMatmul>(call.primitive->stream(), threads, alpha, beta);
 }
 
-std::shared_ptr<mx::Primitive> lower_convolution(const mx::array& node, int threads) {
+std::shared_ptr<mx::Primitive> lower_convolution(const Call& call, int threads) {
   const auto [strides, before, after, dilation, input_dilation, groups, flip] =
-      primitive_of<mx::Convolution>(node).state();
-  const mx::array& x = node.inputs()[0];
-  if (flip || x.ndim() < 3 || x.ndim() > 4) return nullptr;
-  for (int d : input_dilation) {
-    if (d != 1) return nullptr;
-  }
+      primitive_of<mx::Convolution>(call).state();
+  const mx::Shape& x = call.inputs[0].shape;
+  if (x.size() < 3 || x.size() > 4) return nullptr;
   auto pair = [](const std::vector<int>& v, int absent) {
     return v.size() == 2 ? std::array{v[0], v[1]} : std::array{absent, v[0]};
   };
-  const Window window{pair(strides, 1), pair(dilation, 1), pair(before, 0)};
-  return std::make_shared<BlasConvolution>(node.primitive().stream(), threads, window, groups);
+  const auto all_one = [](const std::vector<int>& v) {
+    return std::all_of(v.begin(), v.end(), [](int d) { return d == 1; });
+  };
+  const mx::Stream stream = call.primitive->stream();
+  Window window{pair(strides, 1), pair(dilation, 1), pair(before, 0)};
+  if (!flip && all_one(input_dilation)) {
+    return std::make_shared<BlasConvolution>(stream, threads, window, groups);
+  }
+  if (!flip || !all_one(strides)) return nullptr;
+  // A mirrored kernel over spread input: the transpose of a convolution with that stride.
+  window.stride = pair(input_dilation, 1);
+  const mx::Shape& w = call.inputs[1].shape;
+  for (int axis = 0; axis < 2; ++axis) {
+    const int size = x.size() == 3 ? (axis == 0 ? 1 : w[1]) : w[1 + axis];
+    window.pad_before[axis] = (size - 1) * window.dilation[axis] - window.pad_before[axis];
+  }
+  return std::make_shared<BlasTransposedConvolution>(stream, threads, window, groups);
 }
 
-const std::unordered_map<std::string_view, Lower>& table() {
-  static const auto* entries = new std::unordered_map<std::string_view, Lower>{
-      {"Matmul", lower_matmul},
-      {"AddMM", lower_addmm},
-      {"Convolution", lower_convolution},
+std::shared_ptr<mx::Primitive> lower_reshape(const Call& call, int threads) {
+  return std::make_shared<Reshaped>(call.primitive->stream(), threads);
+}
+
+std::shared_ptr<mx::Primitive> lower_transpose(const Call& call, int) {
+  return std::make_shared<Transposed>(call.primitive->stream(),
+                                      primitive_of<mx::Transpose>(call).state());
+}
+
+std::shared_ptr<mx::Primitive> lower_broadcast(const Call& call, int) {
+  return std::make_shared<Broadcasted>(call.primitive->stream());
+}
+
+std::shared_ptr<mx::Primitive> lower_slice(const Call& call, int) {
+  auto [starts, ends, steps] = primitive_of<mx::Slice>(call).state();
+  return std::make_shared<Sliced>(call.primitive->stream(), std::vector{starts}, steps);
+}
+
+std::shared_ptr<mx::Primitive> lower_split(const Call& call, int) {
+  const auto [indices, axis] = primitive_of<mx::Split>(call).state();
+  const size_t rank = call.output.shape.size();
+  std::vector<mx::Shape> starts(1, mx::Shape(rank, 0));
+  for (int at : indices) {
+    starts.emplace_back(rank, 0);
+    starts.back()[axis] = at;
+  }
+  return std::make_shared<Sliced>(call.primitive->stream(), std::move(starts), mx::Shape(rank, 1));
+}
+
+std::shared_ptr<mx::Primitive> lower_contiguous(const Call& call, int threads) {
+  return std::make_shared<Contiguous>(call.primitive->stream(), threads);
+}
+
+std::shared_ptr<mx::Primitive> lower_concatenate(const Call& call, int threads) {
+  return std::make_shared<Concatenated>(call.primitive->stream(), threads,
+                                        primitive_of<mx::Concatenate>(call).state());
+}
+
+std::shared_ptr<mx::Primitive> lower_pad(const Call& call, int threads) {
+  const auto [axes, low, high] = primitive_of<mx::Pad>(call).state();
+  mx::Shape starts(call.output.shape.size(), 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    starts[axes[i] < 0 ? axes[i] + static_cast<int>(call.output.shape.size()) : axes[i]] = low[i];
+  }
+  return std::make_shared<Padded>(call.primitive->stream(), threads, std::move(starts));
+}
+
+// Whole rows of the first dimension, by one array of indices.
+std::shared_ptr<mx::Primitive> lower_gather(const Call& call, int threads) {
+  const auto [axes, sizes] = primitive_of<mx::Gather>(call).state();
+  const mx::Shape& x = call.inputs[0].shape;
+  if (call.inputs.size() != 2 || axes != std::vector{0} || sizes[0] != 1) return nullptr;
+  for (size_t i = 1; i < x.size(); ++i) {
+    if (sizes[i] != x[i]) return nullptr;
+  }
+  const mx::Dtype dtype = call.inputs[1].dtype;
+  if (dtype != mx::int32 && dtype != mx::int64) return nullptr;
+  return std::make_shared<RowsTaken>(call.primitive->stream(), threads);
+}
+
+template <Op op>
+std::shared_ptr<mx::Primitive> lower_reduce(const Call& call, int threads) {
+  return std::make_shared<Reduced>(call.primitive->stream(), threads, op,
+                                   primitive_of<mx::Reduce>(call).state().second);
+}
+
+struct Entry {
+  Lower lower;
+  enum class Takes { kAnything, kFloats, kProducts } takes;
+};
+
+const std::unordered_map<std::string_view, Entry>& table() {
+  using Takes = Entry::Takes;
+  static const auto* entries = new std::unordered_map<std::string_view, Entry>{
+      {"Matmul", {lower_matmul, Takes::kProducts}},
+      {"AddMM", {lower_addmm, Takes::kProducts}},
+      {"Convolution", {lower_convolution, Takes::kProducts}},
+      {"Sum", {lower_reduce<Op::kRowSum>, Takes::kFloats}},
+      {"Max", {lower_reduce<Op::kRowMax>, Takes::kFloats}},
+      {"Min", {lower_reduce<Op::kRowMin>, Takes::kFloats}},
+      {"Reshape", {lower_reshape, Takes::kAnything}},
+      {"Flatten", {lower_reshape, Takes::kAnything}},
+      {"Unflatten", {lower_reshape, Takes::kAnything}},
+      {"Squeeze", {lower_reshape, Takes::kAnything}},
+      {"ExpandDims", {lower_reshape, Takes::kAnything}},
+      {"StopGradient", {lower_reshape, Takes::kAnything}},
+      {"Transpose", {lower_transpose, Takes::kAnything}},
+      {"Broadcast", {lower_broadcast, Takes::kAnything}},
+      {"BroadcastAxes", {lower_broadcast, Takes::kAnything}},
+      {"Slice", {lower_slice, Takes::kAnything}},
+      {"Split", {lower_split, Takes::kAnything}},
+      {"Contiguous", {lower_contiguous, Takes::kAnything}},
+      {"Concatenate", {lower_concatenate, Takes::kAnything}},
+      {"Pad", {lower_pad, Takes::kAnything}},
+      {"Gather", {lower_gather, Takes::kAnything}},
   };
   return *entries;
 }
 
 }  // namespace
 
-void CpuPrimitive::eval_gpu(const std::vector<mx::array>&, mx::array&) {
-  throw std::logic_error("ort_mlx: a CPU primitive was given to a GPU");
-}
-
-std::shared_ptr<mx::Primitive> lower(const mx::array& node, int threads) {
-  const auto& own = node.primitive_ptr();
-  if (own->stream().device != mx::Device::cpu || node.dtype() != mx::float32 || !blas_is_loaded()) {
-    return own;
-  }
+std::shared_ptr<mx::Primitive> lower(const Call& call, int threads) {
+  const auto& own = call.primitive;
+  if (own->stream().device != mx::Device::cpu) return own;
   const auto entry = table().find(own->name());
   if (entry == table().end()) return own;
-  auto better = entry->second(node, threads);
+  using Takes = Entry::Takes;
+  const auto [make, takes] = entry->second;
+  if (takes != Takes::kAnything && call.output.dtype != mx::float32) return own;
+  if (takes == Takes::kProducts && !blas_is_loaded()) return own;
+  auto better = make(call, threads);
   return better == nullptr ? own : better;
 }
 

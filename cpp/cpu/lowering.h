@@ -6,25 +6,26 @@
 #include <mlx/primitives.h>
 
 #include <memory>
+#include <vector>
 
 namespace ort_mlx::cpu {
 
 namespace mx = mlx::core;
 
-// A primitive that computes what `node`'s does, or its own when there is nothing better.
-std::shared_ptr<mx::Primitive> lower(const mx::array& node, int threads);
-
-// The base of our primitives: they run on the CPU only, on `threads` threads.
-class CpuPrimitive : public mx::UnaryPrimitive {
- public:
-  CpuPrimitive(mx::Stream stream, int threads) : UnaryPrimitive(stream), threads_(threads) {}
-  void eval_gpu(const std::vector<mx::array>&, mx::array&) override;
-
- protected:
-  int threads() const { return threads_; }
-
- private:
-  int threads_;
+// What is known of a value before it is computed.
+struct Value {
+  mx::Shape shape;
+  mx::Dtype dtype;
 };
+
+// A call of a primitive.
+struct Call {
+  const std::shared_ptr<mx::Primitive>& primitive;
+  const std::vector<Value>& inputs;
+  const Value& output;  // the first
+};
+
+// A primitive that computes what the call's does, or its own when there is nothing better.
+std::shared_ptr<mx::Primitive> lower(const Call& call, int threads);
 
 }  // namespace ort_mlx::cpu

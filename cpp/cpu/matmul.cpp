@@ -1,7 +1,5 @@
 #include "matmul.h"
 
-#include <mlx/scheduler.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -80,34 +78,33 @@ bool BlasMatmul::is_equivalent(const mx::Primitive& other) const {
   return alpha_ == o.alpha_ && beta_ == o.beta_;
 }
 
-void BlasMatmul::eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) {
+void BlasMatmul::run(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) {
+  mx::array& out = outputs[0];
   out.set_data(mx::allocator::malloc(out.nbytes()));
   if (out.size() == 0) return;
   const Stack a(inputs[0]), b(inputs[1]);
   const bool adds = inputs.size() == 3 && beta_ != 0;
   const Stack c = adds ? Stack(inputs[2], out.shape()) : Stack(inputs[0]);
+  const float beta = adds ? beta_ : 0.0f;
   const int64_t m = a.rows(), k = a.columns(), n = b.columns();
   const int64_t matrices = static_cast<int64_t>(out.size()) / (m * n);
-  auto task = [=, threads = threads(), alpha = alpha_, beta = adds ? beta_ : 0.0f,
-               to = out.data<float>()] {
-    // Many small products share the threads between them; few large ones are split each.
-    const bool split_stack = matrices >= 2 * threads;
-    parallel_ranges(split_stack ? threads : 1, matrices, 1, [&](int64_t first, int64_t last) {
-      std::vector<float> scratch_a, scratch_b;
-      for (int64_t i = first; i < last; ++i) {
-        float* result = to + i * m * n;
-        if (adds) copy_rows(c, c.matrix(i), result);
-        if (k == 0) {
-          for (int64_t e = 0; e < m * n; ++e) result[e] = adds ? beta * result[e] : 0.0f;
-          continue;
-        }
-        parallel_sgemm(split_stack ? 1 : threads, m, n, k, alpha,
-                       as_matrix(a, a.matrix(i), scratch_a), as_matrix(b, b.matrix(i), scratch_b),
-                       beta, result, n);
+  float* to = out.data<float>();
+  // Many small products share the threads between them; few large ones are split each.
+  const bool split_stack = matrices >= 2 * threads();
+  parallel_ranges(split_stack ? threads() : 1, matrices, 1, [&](int64_t first, int64_t last) {
+    std::vector<float> scratch_a, scratch_b;
+    for (int64_t i = first; i < last; ++i) {
+      float* result = to + i * m * n;
+      if (adds) copy_rows(c, c.matrix(i), result);
+      if (k == 0) {
+        for (int64_t e = 0; e < m * n; ++e) result[e] = adds ? beta * result[e] : 0.0f;
+        continue;
       }
-    });
-  };
-  mx::scheduler::enqueue(stream(), std::move(task));
+      parallel_sgemm(split_stack ? 1 : threads(), m, n, k, alpha_,
+                     as_matrix(a, a.matrix(i), scratch_a), as_matrix(b, b.matrix(i), scratch_b),
+                     beta, result, n);
+    }
+  });
 }
 
 }  // namespace ort_mlx::cpu
