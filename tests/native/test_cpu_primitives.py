@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ort_mlx import _native
+from support.closures import Function, captured, floats, same
 
 Arrays = list[NDArray[Any]]
-Function = Callable[..., Any]
 
 SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 1e-40, -1e-40, 3e38, -3e38, 1e-30]
 # Not a multiple of a block or a vector, and more than one block for each of two threads.
@@ -27,41 +27,6 @@ LONG = 300_007
 def on_the_cpu() -> Iterator[None]:
     with mx.stream(mx.cpu):
         yield
-
-
-def outputs_of(result: Any) -> list[mx.array]:
-    return list(result) if isinstance(result, (tuple, list)) else [result]
-
-
-def captured(f: Function, inputs: list[mx.array], threads: int = 2) -> list[mx.array]:
-    mx.eval(inputs)
-    placeholders = [_native.placeholder(a) for a in inputs]
-    closure = _native.capture(placeholders, outputs_of(f(*placeholders)), threads)
-    first = closure.replay(list(inputs))
-    mx.eval(first)
-    again = closure.replay(list(inputs))  # inputs must not have been overwritten
-    mx.eval(again)
-    for a, b in zip(first, again, strict=True):
-        np.testing.assert_array_equal(np.array(a), np.array(b))
-    return first
-
-
-def same(f: Function, *inputs: mx.array, rtol: float = 1e-6, atol: float = 0.0) -> None:
-    """The closure gives what MLX gives, on one thread and on two."""
-    expected = outputs_of(f(*inputs))
-    mx.eval(expected)
-    for threads in (1, 2):
-        made = captured(f, list(inputs), threads)
-        assert len(made) == len(expected)
-        for a, b in zip(made, expected, strict=True):
-            assert a.shape == b.shape
-            assert a.dtype == b.dtype
-            np.testing.assert_allclose(np.array(a), np.array(b), rtol=rtol, atol=atol)
-
-
-def floats(shape: tuple[int, ...], seed: int = 0, scale: float = 2.0) -> mx.array:
-    rng = np.random.default_rng(seed)
-    return mx.array((rng.standard_normal(shape) * scale).astype(np.float32))
 
 
 def wide_range() -> NDArray[np.float32]:
@@ -323,19 +288,6 @@ def test_take_rows(dtype: mx.Dtype) -> None:
     same(lambda x, at: mx.take(x, at, axis=1), floats((5, 7)), at, rtol=0)
 
 
-@pytest.mark.parametrize("groups", [1, 2, 8])
-@pytest.mark.parametrize("stride", [1, 2, 3])
-def test_convolution_keeps_its_memory_order(groups: int, stride: int) -> None:
-    def f(x: mx.array, w: mx.array, b: mx.array) -> list[mx.array]:
-        y = mx.conv2d(x.transpose(0, 2, 3, 1), w, stride, 1, groups=groups)
-        y = mx.maximum(y.transpose(0, 3, 1, 2) + b, 0)
-        pooled = mx.maximum(y[:, :, ::2, :-1], y[:, :, ::2, 1:])
-        return [y * mx.sigmoid(y), pooled, mx.mean(y, axis=(2, 3), keepdims=True)]
-
-    x, w = floats((2, 8, 19, 23)), floats((16, 3, 3, 8 // groups), 1, 0.2)
-    same(f, x, w, floats((1, 16, 1, 1), 2), rtol=1e-5, atol=1e-5)
-
-
 def test_what_is_not_ours_is_waited_for() -> None:
     """Primitives of MLX run on their stream, between kernels of ours."""
 
@@ -388,19 +340,3 @@ def test_progression_of_growing_rows() -> None:
         expected = f(*inputs)
         for a, b in zip(closure.replay(inputs, step), [*expected[:2], expected[3]], strict=True):
             np.testing.assert_allclose(np.array(a), np.array(b), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize(("kernel", "stride", "pad"), [(2, 2, 0), (3, 2, 1), (4, 3, 0), (5, 1, 2)])
-def test_transposed_convolution(groups: int, kernel: int, stride: int, pad: int) -> None:
-    def f(x: mx.array, w: mx.array) -> list[mx.array]:
-        last = x.transpose(0, 2, 3, 1)
-        return [
-            mx.conv_transpose2d(last, w, stride, pad, groups=groups),
-            mx.conv_transpose2d(mx.contiguous(last), w, stride, pad, 2, (1, 0), groups=groups),
-            mx.conv_transpose1d(last[:, 0], w[:, 0], stride, pad, groups=groups),
-            mx.conv2d(mx.contiguous(last), w[:, ::-1, ::-1], 1, pad, groups=groups),
-        ]
-
-    x, w = floats((2, 4, 7, 9)), floats((6, kernel, kernel, 4 // groups), 1, 0.3)
-    same(f, x, w, rtol=1e-5, atol=1e-5)
