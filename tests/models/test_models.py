@@ -39,13 +39,21 @@ def test_model(model: Model) -> None:
     assert all(node.reasons for node in report.left)
 
     theirs = ort.InferenceSession(model.path, _options(), providers=["CPUExecutionProvider"])
+    eager = ort.InferenceSession(
+        model.path, ort_mlx.enable(_options(), routes=()), enable_fallback=0
+    )
     expected = theirs.run(None, feed)
-    for _ in range(2):  # the second Run may take another route
-        result = ours.run(None, feed)
+    for session in (ours, ours, eager):
+        result = session.run(None, feed)
         difference = compare(model, result, expected)
         assert difference.worst <= 1, difference
         if model.read is not None:
-            assert model.read(result, ours) == model.read(expected, theirs)
+            assert model.read(result, session) == model.read(expected, theirs)
+    counts = ort_mlx.report(ours).counts
+    assert counts["traces"] == counts["misses"] == report.partitions, "the second Run traced again"
+    assert counts["hits"] == report.partitions
+    assert not counts["eager_runs"]
+    assert ort_mlx.report(eager).counts["traces"] == 0
 
 
 def test_streaming_keeps_its_state() -> None:
