@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import onnx.helper
 import onnx.numpy_helper
+from encoder import encoder, tokens
 from numpy.typing import NDArray
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))
@@ -72,6 +73,8 @@ def synthetic() -> Iterator[Case]:
     yield case("erf_393k", [node("Erf", "x")], random(128, 3072))
     yield case("transpose_393k", [node("Transpose", "x")], random(128, 3072))
     yield case("reduce_mean_393k", [node("ReduceMean", "x", axes=[1])], random(128, 3072))
+
+    yield Case("bert_base_128_tokens", encoder, lambda: tokens(128))
 
 
 def _chain(op: str, length: int) -> list[onnx.NodeProto]:
