@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 import mlx.core as mx
 import numpy as np
@@ -39,15 +40,18 @@ class Stretch:
     def key(self, frame: Frame) -> bytes:
         """What a trace of the stretch depends on, as bytes."""
         parts = [id(self).to_bytes(8, "little")]
-        parts += [_shape_key(frame[slot]) for slot in self.arrays]
+        for slot in self.arrays:
+            value = frame[slot]
+            parts.append(_shape_key(value.shape, value.dtype))
         for slot in self.steering:
             value = np.asarray(frame[slot])
-            parts.append(_shape_key(value) + value.tobytes())
+            parts.append(_shape_key(value.shape, value.dtype) + value.tobytes())
         return b"".join(parts)
 
 
-def _shape_key(value: Tensor) -> bytes:
-    return np.array([value.ndim, *value.shape], np.int64).tobytes() + str(value.dtype).encode()
+@lru_cache(maxsize=4096)
+def _shape_key(shape: tuple[int, ...], dtype: Any) -> bytes:
+    return np.array([len(shape), *shape], np.int64).tobytes() + str(dtype).encode()
 
 
 Piece: TypeAlias = "Stretch | Step"

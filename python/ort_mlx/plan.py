@@ -144,7 +144,8 @@ class Plan:
                     "model; change it in the model, or make it an input"
                 )
         wrapped = dict(zip(self.constant_inputs, arrays, strict=True))
-        self._bind(self.block, wrapped)
+        with self._settings.timings.timed("constants"):
+            self._bind(self.block, wrapped)
         self._loaded.clear()
 
     def _bind(self, block: Block, wrapped: dict[int, mx.array]) -> None:

@@ -368,6 +368,12 @@ def test_a_recurrence_of_a_thousand_steps_is_one_plan() -> None:
         run(session, feed)
 
 
+def test_a_recurrence_too_long_for_a_closure() -> None:
+    feed = {"h0": arange(4, 8), "u": arange(5000, 8) / 1000}
+    session = against_ort(recurrence(), feed)
+    assert counts(session)["traces"] == 1, "its body"
+
+
 # --- stopping -------------------------------------------------------------------------------------
 
 LONG = {"n": np.array(10**6), "x": np.ones((1, 2), np.float32)}

@@ -161,7 +161,7 @@ def unroll(projected: mx.array, state: State, step: Step, order: TimeOrder) -> S
     initial, alive, outputs = state, order.alive(), []
     projected = order.arrange(projected)
     for t in range(order.steps):
-        rows = None if alive is None else alive[t]
+        rows = None if alive is None else alive[t : t + 1].squeeze(0)  # an index would gather
         new = step(projected[:, t], state, rows)
         if rows is not None:
             new = tuple(mx.where(rows, n, s) for n, s in zip(new, state, strict=True))

@@ -8,7 +8,7 @@ step, with compiled bodies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import mlx.core as mx
 
@@ -16,7 +16,10 @@ from ..hosts import HostBool, HostInt, HostInts, Tensor, host_array, to_device, 
 from ..node import Node
 from ..registry import op
 from ..running import after_iteration, check_length
+from ..tracing import is_tracing
 from ._shapes import normalize_axis
+
+_BATCH: Final = 256  # rows that become views together
 
 Body: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
@@ -92,10 +95,9 @@ def scan(
         raise ValueError(f"the scan inputs have different lengths {sorted(lengths)}")
     outputs = node.bodies["body"].outputs[states:]
     rows: list[list[mx.array]] = [[] for _ in outputs]
-    length = lengths.pop()
-    check_length(length)
-    for trip in range(length):
-        results = body(*carried, *(x[trip] for x in sources))
+    check_length(lengths.pop())
+    for trip, taken in enumerate(zip(*map(_rows, sources), strict=True)):
+        results = body(*carried, *taken)
         carried = results[:states]
         for column, row in zip(rows, results[states:], strict=True):
             column.append(to_device(row))
@@ -158,3 +160,13 @@ def _in_order(x: mx.array, axis: int, backwards: int) -> mx.array:
     """The scanned axis first, in the order of the iterations."""
     moved = mx.moveaxis(x, normalize_axis(axis, x.ndim), 0)
     return moved[::-1] if backwards else moved
+
+
+def _rows(x: mx.array) -> Iterator[mx.array]:
+    """x[0], x[1], ... as views, where an index of MLX would gather; many at once where it waits."""
+    for start in range(0, x.shape[0], _BATCH):
+        stop = min(start + _BATCH, x.shape[0])
+        rows = [x[i : i + 1].squeeze(0) for i in range(start, stop)]
+        if not is_tracing():
+            mx.eval(rows)
+        yield from rows
