@@ -21,6 +21,7 @@
 #include "progression.h"
 #include "python.h"
 #include "snapshot.h"
+#include "stopping.h"
 #include "streams.h"
 #include "wrap.h"
 
@@ -62,6 +63,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("node_count", &Closure::node_count)
       .def_prop_ro("nbytes", &Closure::nbytes)
       .def("replay", &Closure::replay, "inputs"_a, "step"_a = 0,
+           nb::call_guard<nb::gil_scoped_release>(),
            "The graph on these arrays, not yet evaluated.");
   m.def(
       "capture",
@@ -124,6 +126,20 @@ NB_MODULE(_native, m) {
             return made;
           },
           "What happened so far, by name.");
+
+  nb::class_<CancelFlag>(m, "CancelFlag", "Stops the Runs of one session.")
+      .def(nb::init<>())
+      .def("request", &CancelFlag::request, "Stop the Runs that are in progress.");
+  m.def("check_stopped", &check_stopped,
+        "Raise Cancelled when the Run of this thread was asked to stop.");
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const Stopped& error) {
+      nb::object type = nb::module_::import_("ort_mlx.running").attr("Cancelled");
+      PyErr_SetString(type.ptr(), error.what());
+    }
+  });
 
   m.def(
       "add_custom_op",

@@ -35,7 +35,8 @@ Ep::Ep(const Runtime& ort, const OrtLogger* logger, nb::object session)
       logger_(logger),
       session_(session),
       lease_(std::make_shared<StreamLease>(device_of(session))),
-      closures_(nb::cast<std::shared_ptr<ClosureCache>>(session.attr("closures"))) {
+      closures_(nb::cast<std::shared_ptr<ClosureCache>>(session.attr("closures"))),
+      cancel_flag_(nb::cast<std::shared_ptr<CancelFlag>>(session.attr("cancel_flag"))) {
   ort_version_supported = kDeclaredOrt;
   GetName = [](const OrtEp*) noexcept { return kEpName; };
   GetCapability = [](OrtEp* self, const OrtGraph* graph,
@@ -133,7 +134,7 @@ OrtNodeComputeInfo* Ep::compile_one(const OrtGraph* graph, const OrtNode* fused_
         .is_traceable = nb::cast<bool>(plan.attr("is_traceable")),
         .threads = nb::cast<int>(plan.attr("threads")),
     };
-    return new Kernel(ort_, lease_, closures_, plan, std::move(facts));
+    return new Kernel(ort_, lease_, closures_, cancel_flag_, plan, std::move(facts));
   });
 }
 

@@ -7,6 +7,7 @@
 #include "closure_cache.h"
 #include "ort.h"
 #include "python.h"
+#include "stopping.h"
 #include "streams.h"
 
 namespace ort_mlx {
@@ -31,6 +32,7 @@ class Ep : public OrtEp {
   PyRef session_;
   std::shared_ptr<StreamLease> lease_;
   std::shared_ptr<ClosureCache> closures_;
+  std::shared_ptr<const CancelFlag> cancel_flag_;
 };
 
 }  // namespace ort_mlx

@@ -41,11 +41,13 @@ std::optional<int64_t> first_outside(const TensorView& tensor, int64_t size) {
 }  // namespace
 
 Kernel::Kernel(const Runtime& ort, std::shared_ptr<StreamLease> lease,
-               std::shared_ptr<ClosureCache> closures, nb::object plan, PlanFacts facts)
+               std::shared_ptr<ClosureCache> closures,
+               std::shared_ptr<const CancelFlag> cancel_flag, nb::object plan, PlanFacts facts)
     : OrtNodeComputeInfo{},
       ort_(ort),
       lease_(std::move(lease)),
       closures_(std::move(closures)),
+      cancel_flag_(std::move(cancel_flag)),
       plan_(std::move(plan)),
       facts_(std::move(facts)) {
   ort_version_supported = kDeclaredOrt;
@@ -65,6 +67,7 @@ void Kernel::compute(OrtKernelContext* context) {
   GilYield yield;
   std::lock_guard lock(lease_->mutex());
   StreamScope scope(*lease_);
+  Stoppable stoppable(*cancel_flag_);
   bind_constants(context);
   read_inputs(context);
   if (!run_closure(context)) run_steps(context);
@@ -154,6 +157,8 @@ bool Kernel::run_closure(OrtKernelContext* context) {
     check_indices(found);
     outputs = found.closure->replay(wrapped_inputs(), found.step);
     mx::eval(outputs);
+  } catch (const Stopped&) {
+    throw;
   } catch (const Error& error) {
     if (error.code() == kInvalidArgument) throw;
     note_failure(error.what());

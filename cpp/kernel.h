@@ -9,6 +9,7 @@
 #include "closure_cache.h"
 #include "ort.h"
 #include "python.h"
+#include "stopping.h"
 #include "streams.h"
 #include "wrap.h"
 
@@ -28,7 +29,8 @@ struct PlanFacts {
 class Kernel : public OrtNodeComputeInfo {
  public:
   Kernel(const Runtime& ort, std::shared_ptr<StreamLease> lease,
-         std::shared_ptr<ClosureCache> closures, nb::object plan, PlanFacts facts);
+         std::shared_ptr<ClosureCache> closures, std::shared_ptr<const CancelFlag> cancel_flag,
+         nb::object plan, PlanFacts facts);
 
  private:
   void compute(OrtKernelContext* context);
@@ -49,6 +51,7 @@ class Kernel : public OrtNodeComputeInfo {
   const Runtime& ort_;
   std::shared_ptr<StreamLease> lease_;
   std::shared_ptr<ClosureCache> closures_;
+  std::shared_ptr<const CancelFlag> cancel_flag_;
   PyRef plan_;
   PlanFacts facts_;
   bool constants_are_bound_ = false;

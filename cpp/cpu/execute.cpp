@@ -6,12 +6,15 @@
 
 #include <utility>
 
+#include "../stopping.h"
 #include "fusion.h"
 #include "lowering.h"
 
 namespace ort_mlx::cpu {
 
 namespace {
+
+constexpr int kMaxTasks = 4;  // of MLX's scheduler, each of several primitives
 
 // Schedules a primitive of MLX on its stream, as MLX's own evaluation does.
 void schedule(mx::Primitive& primitive, const std::vector<mx::array>& inputs,
@@ -59,6 +62,9 @@ std::shared_ptr<const Program> Program::prepare(const Tape& tape,
 class Program::Run {
  public:
   explicit Run(const Program& program) : program_(program) {}
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+  ~Run() { wait(); }  // after an exception too: the stream may be reading the caller's inputs
 
   void call(const std::shared_ptr<mx::Primitive>& primitive, CpuKernel* kernel,
             const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) {
@@ -66,6 +72,8 @@ class Program::Run {
       schedule(*primitive, inputs, outputs);
       for (auto& made : outputs) made.detach();
       is_pending_ = true;
+      // As MLX's own evaluation does: few enough in flight to stop soon.
+      if (mx::scheduler::n_active_tasks() > kMaxTasks) mx::scheduler::wait_for_one();
     } else {
       if (is_pending_ && kernel->reads(inputs)) wait();
       kernel->run(inputs, outputs);
@@ -113,6 +121,7 @@ std::vector<mx::array> Program::run(std::vector<mx::array> values, int64_t step_
   }
   std::vector<mx::array> inputs, outputs;
   for (size_t i = 0; i < steps_.size(); ++i) {
+    check_stopped();
     const auto& node = tape_.nodes[i];
     const Step& step = steps_[i];
     inputs.clear();

@@ -93,6 +93,17 @@ class ClosureCache:
     def counts(self) -> dict[str, Any]:
         """What happened so far, by name."""
 
+class CancelFlag:
+    """Stops the Runs of one session."""
+
+    def __init__(self) -> None: ...
+
+    def request(self) -> None:
+        """Stop the Runs that are in progress."""
+
+def check_stopped() -> None:
+    """Raise Cancelled when the Run of this thread was asked to stop."""
+
 def add_custom_op(domain: str, name: str, since_version: int, required_inputs: int, optional_inputs: int, has_variadic_input: bool, outputs: int, infer: object) -> None:
     """Give ORT the schema of an operator that the provider runs."""
 

@@ -21,7 +21,7 @@ from .node import Constant, Graph
 from .placement import may_be_host_input, place, untraceable
 from .progression import Progressions
 from .records import host_value
-from .running import CancelFlag, Cancelled, TooLong, stoppable
+from .running import Cancelled, TooLong
 from .timings import Timings
 from .tracing import NotTraceable, tracing
 
@@ -37,7 +37,6 @@ class PlanSettings:
     decodes: bool = True  # whether one closure may serve a progression of keys
     fuses: bool = False  # whether MLX's compiler fuses them, which pays on a GPU
     threads: int = 0  # of the CPU backend; 0 for all
-    cancel_flag: CancelFlag = field(default_factory=CancelFlag)
     timings: Timings = field(default_factory=Timings)
 
 
@@ -204,7 +203,7 @@ class Plan:
         if not self._backoff.may_try():
             return None
         try:
-            with self._settings.timings.timed("trace"), stoppable(self._settings.cancel_flag):
+            with self._settings.timings.timed("trace"):
                 made = self._closure_of(placeholders, host_values, key)
             self._backoff.succeeded()
             return made
@@ -263,8 +262,7 @@ class Plan:
         try:
             if self._stopped is not None:
                 raise self._stopped
-            with stoppable(self._settings.cancel_flag):
-                return self._run(arrays, host_values)
+            return self._run(arrays, host_values)
         except KeyboardInterrupt:
             raise Cancelled("this Run was interrupted from the keyboard") from None
         finally:

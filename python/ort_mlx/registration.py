@@ -147,8 +147,8 @@ def report(session: Any) -> Report:
 def cancel(session: Any) -> None:
     """Stop the Runs of a session that are in progress, from another thread.
 
-    A Run that goes step by step (a long Loop, say) ends with an error within one iteration. One
-    that is a single closure finishes. Later Runs are not affected.
+    They end with an error: on the CPU backend after the kernel that is running, elsewhere after the
+    evaluation or the iteration of a loop that is running. Later Runs are not affected.
 
     Raises:
         OrtMlxError: the session does not use the provider.

@@ -1,17 +1,12 @@
-"""The Run in progress on this thread: bounding the graph of its loops, and stopping it.
-
-Kept per thread, since several sessions may translate at once.
-"""
+"""The Run in progress on this thread: bounding the graph of its loops, and stopping it."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import mlx.core as mx
 
+from . import _native
 from .errors import OrtMlxError
 from .hosts import Tensor, to_device
 from .tracing import NotTraceable, is_tracing
@@ -25,55 +20,16 @@ EVAL_EVERY: Final = 16
 
 
 class Cancelled(OrtMlxError):
-    """The Run was stopped by `ort_mlx.cancel`."""
+    """The Run was stopped by `ort_mlx.cancel`, or from the keyboard."""
 
 
 class TooLong(NotTraceable):
     """A loop is too long for one closure with these inputs; with others it may not be."""
 
 
-class CancelFlag:
-    """Set by `cancel` from any thread, looked at between steps of Runs that go step by step."""
-
-    def __init__(self) -> None:
-        self._requests = 0
-
-    def request(self) -> None:
-        """Stop the Runs that are in progress."""
-        self._requests += 1
-
-    def snapshot(self) -> int:
-        """What `check` compares with; taken when a Run starts."""
-        return self._requests
-
-    def check(self, since: int) -> None:
-        """Raise Cancelled when a stop was requested after `since`."""
-        if self._requests != since:
-            raise Cancelled("this Run was stopped by ort_mlx.cancel")
-
-
-class _State(threading.local):
-    flag: CancelFlag | None = None
-    since = 0
-
-
-_state = _State()
-
-
-@contextmanager
-def stoppable(flag: CancelFlag) -> Iterator[None]:
-    """Let `flag` stop the enclosed Run."""
-    _state.flag, _state.since = flag, flag.snapshot()
-    try:
-        yield
-    finally:
-        _state.flag = None
-
-
 def check_cancelled() -> None:
     """Raise Cancelled when the current Run was asked to stop."""
-    if _state.flag is not None:
-        _state.flag.check(_state.since)
+    _native.check_stopped()
 
 
 def check_length(trips: int) -> None:

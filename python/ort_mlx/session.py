@@ -21,7 +21,6 @@ from .plan import Plan, PlanSettings
 from .records import graph_of
 from .registry import ML, MS
 from .reports import LeftNode, Report
-from .running import CancelFlag
 
 # ORT's severities, which the native layer forwards messages with.
 INFO: Final = 1
@@ -58,7 +57,7 @@ class EpSession:
             self.options.max_closures, self.options.max_closure_bytes
         )
         self._is_fused = self._fuses()
-        self.cancel_flag = CancelFlag()
+        self.cancel_flag = _native.CancelFlag()
         self.report = Report(device=self.device, closures=self.closures)
         self._messages: list[tuple[int, str]] = []
         self._refusal: str | None = None
@@ -178,7 +177,6 @@ class EpSession:
             decodes="decode" in self.options.routes,
             fuses=self._is_fused,
             threads=self.options.threads,
-            cancel_flag=self.cancel_flag,
             timings=timings,
         )
         with timings.timed("plan"):
