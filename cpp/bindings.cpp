@@ -62,9 +62,13 @@ NB_MODULE(_native, m) {
   nb::class_<Closure>(m, "Closure", "A captured MLX graph, replayed on other inputs.")
       .def_prop_ro("node_count", &Closure::node_count)
       .def_prop_ro("nbytes", &Closure::nbytes)
-      .def("replay", &Closure::replay, "inputs"_a, "step"_a = 0,
-           nb::call_guard<nb::gil_scoped_release>(),
-           "The graph on these arrays, not yet evaluated.");
+      .def(
+          "replay",
+          [](const Closure& self, std::vector<mlx::core::array> inputs, int64_t step) {
+            return self.replay(std::move(inputs), step);
+          },
+          "inputs"_a, "step"_a = 0, nb::call_guard<nb::gil_scoped_release>(),
+          "The graph on these arrays, not yet evaluated.");
   m.def(
       "capture",
       [](const std::vector<mlx::core::array>& placeholders,

@@ -208,10 +208,21 @@ void Closure::prepare(const std::vector<mx::array>& placeholders, int threads) {
   program_ = cpu::Program::prepare(tape_, placeholders, threads);
 }
 
-std::vector<mx::array> Closure::replay(std::vector<mx::array> values, int64_t step) const {
+std::optional<Closure::Placeable> Closure::placeable(size_t output, int64_t step) const {
+  if (program_ == nullptr) return std::nullopt;
+  const cpu::Place* place = program_->placing().of_output(output);
+  if (place == nullptr) return std::nullopt;
+  const Tape::Node& node = program_->tape().nodes[place->node];
+  return Placeable{node.growth == nullptr ? node.shapes[place->output]
+                                          : shape_at(node.growth->shapes[place->output], step),
+                   node.dtypes[place->output], place->shared_input};
+}
+
+std::vector<mx::array> Closure::replay(std::vector<mx::array> values, int64_t step,
+                                       const std::vector<void*>& targets) const {
   if (program_ != nullptr && !is_traced(values)) {
     mx::eval(values);
-    return program_->run(std::move(values), step);
+    return program_->run(std::move(values), step, targets);
   }
   values.reserve(tape_.value_count);
   values.insert(values.end(), tape_.constants.begin(), tape_.constants.end());

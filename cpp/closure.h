@@ -6,6 +6,7 @@
 #include <mlx/primitives.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tape.h"
@@ -44,8 +45,19 @@ class Closure {
 
   // The graph again, on these inputs. Computed at once by the program where there is one and no
   // input is part of another trace; otherwise lazy, like any MLX graph. `step` is for a closure
-  // that serves a progression.
-  std::vector<mx::array> replay(std::vector<mx::array> inputs, int64_t step = 0) const;
+  // that serves a progression. `targets`: for each output the memory where it is wanted, or null;
+  // what is computed elsewhere, or later, is not copied there.
+  std::vector<mx::array> replay(std::vector<mx::array> inputs, int64_t step = 0,
+                                const std::vector<void*>& targets = {}) const;
+
+  // What is known of an output that can be computed in the caller's memory.
+  struct Placeable {
+    mx::Shape shape;
+    mx::Dtype dtype;
+    int32_t shared_input;  // whose memory that may be: an input, or -1
+  };
+  size_t output_count() const { return tape_.outputs.size(); }
+  std::optional<Placeable> placeable(size_t output, int64_t step) const;
 
   const std::vector<IndexCheck>& checks() const { return checks_; }
   size_t input_count() const { return tape_.input_count; }

@@ -155,7 +155,8 @@ bool Kernel::run_closure(OrtKernelContext* context) {
     if (found.closure == nullptr) found = trace();
     if (found.closure == nullptr) return false;
     check_indices(found);
-    outputs = found.closure->replay(wrapped_inputs(), found.step);
+    choose_targets(context, found);
+    outputs = found.closure->replay(wrapped_inputs(), found.step, targets_);
     mx::eval(outputs);
   } catch (const Stopped&) {
     throw;
@@ -215,6 +216,33 @@ void Kernel::check_indices(const ClosureCache::Found& found) const {
                                       "; it is in input '" + facts_.array_names.at(check.input) +
                                       "'");
   }
+}
+
+// Outputs are computed in ORT's memory where no input lies. An output that is an input with a part
+// changed, and bound to the same memory, is changed there: the caller's cache is not copied.
+void Kernel::choose_targets(OrtKernelContext* context, const ClosureCache::Found& found) {
+  targets_.assign(found.closure->output_count(), nullptr);
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    const auto placeable = found.closure->placeable(i, found.step);
+    if (!placeable) continue;
+    void* target = output_memory(ort_, context, i, placeable->shape, placeable->dtype);
+    size_t size = placeable->dtype.size();
+    for (auto dim : placeable->shape) size *= static_cast<size_t>(dim);
+    if (target != nullptr && is_free(target, size, placeable->shared_input)) targets_[i] = target;
+  }
+}
+
+// Whether no input of this Run lies in that memory, except exactly `shared_input`.
+bool Kernel::is_free(const void* target, size_t size, int32_t shared_input) const {
+  const auto first = reinterpret_cast<uintptr_t>(target);
+  for (size_t k = 0; k < arrays_.size(); ++k) {
+    const auto other = reinterpret_cast<uintptr_t>(arrays_[k].bytes);
+    const size_t other_size = byte_size(arrays_[k]);
+    if (other >= first + size || first >= other + other_size) continue;
+    const bool is_shared = shared_input == static_cast<int32_t>(k) && other == first;
+    if (!is_shared || other_size != size) return false;
+  }
+  return true;
 }
 
 void Kernel::note_failure(const std::string& what) {

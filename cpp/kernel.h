@@ -40,6 +40,8 @@ class Kernel : public OrtNodeComputeInfo {
   bool run_closure(OrtKernelContext* context);
   ClosureCache::Found trace();
   void check_indices(const ClosureCache::Found& found) const;
+  void choose_targets(OrtKernelContext* context, const ClosureCache::Found& found);
+  bool is_free(const void* target, size_t size, int32_t shared_input) const;
   void run_steps(OrtKernelContext* context);
   void note_failure(const std::string& what);
   void publish(OrtKernelContext* context, std::vector<mx::array> outputs);
@@ -62,6 +64,7 @@ class Kernel : public OrtNodeComputeInfo {
   std::vector<TensorView> arrays_;
   std::vector<TensorView> hosts_;
   Key key_;
+  std::vector<void*> targets_;
 };
 
 }  // namespace ort_mlx

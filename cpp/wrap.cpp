@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "borrowed.h"
 #include "dtype.h"
 
 namespace ort_mlx {
@@ -71,17 +72,32 @@ mx::array wrap(const TensorView& tensor, mx::Device device) {
     return mx::array(const_cast<void*>(tensor.bytes), shape, dtype, [](void*) {});
   }
   boundary_bytes().wrapped += n;
-  // The CPU backend keeps a buffer's size in the word before its data. It is only read when MLX
-  // frees or donates the buffer, which it does not do with one it does not own.
-  auto* before = static_cast<char*>(const_cast<void*>(tensor.bytes)) - sizeof(size_t);
-  return mx::array(mx::allocator::Data(mx::allocator::Buffer(before), [](mx::allocator::Buffer) {}),
-                   shape, dtype);
+  return mx::array(borrowed(tensor.bytes), shape, dtype);
+}
+
+namespace {
+
+OrtValue* output(const Runtime& ort, OrtKernelContext* context, size_t index,
+                 const mx::Shape& shape) {
+  const std::vector<int64_t> dims(shape.begin(), shape.end());
+  OrtValue* out = nullptr;
+  ort.check(api::KernelContext_GetOutput, context, index, dims.data(), dims.size(), &out);
+  return out;
+}
+
+}  // namespace
+
+void* output_memory(const Runtime& ort, OrtKernelContext* context, size_t index,
+                    const mx::Shape& shape, mx::Dtype dtype) {
+  OrtValue* out = output(ort, context, index, shape);
+  if (out == nullptr || view_of(ort, out).dtype != onnx_dtype(dtype)) return nullptr;
+  void* bytes = nullptr;
+  ort.check(api::GetTensorMutableData, out, &bytes);
+  return bytes;
 }
 
 void copy_out(const Runtime& ort, OrtKernelContext* context, size_t index, const mx::array& value) {
-  std::vector<int64_t> dims(value.shape().begin(), value.shape().end());
-  OrtValue* out = nullptr;
-  ort.check(api::KernelContext_GetOutput, context, index, dims.data(), dims.size(), &out);
+  OrtValue* out = output(ort, context, index, value.shape());
   if (out == nullptr) return;  // nobody reads it
   const TensorView target = view_of(ort, out);
   if (onnx_dtype(value.dtype()) != target.dtype) {
@@ -90,7 +106,8 @@ void copy_out(const Runtime& ort, OrtKernelContext* context, size_t index, const
   }
   void* bytes = nullptr;
   ort.check(api::GetTensorMutableData, out, &bytes);
-  if (value.nbytes() != 0) std::memcpy(bytes, value.data<char>(), value.nbytes());
+  if (value.nbytes() == 0 || value.data<char>() == bytes) return;
+  std::memcpy(bytes, value.data<char>(), value.nbytes());
   boundary_bytes().copied_out += value.nbytes();
 }
 

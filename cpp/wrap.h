@@ -41,7 +41,11 @@ mx::array wrap(const TensorView& tensor, mx::Device device);
 // An array with a copy of the tensor's memory.
 mx::array copy_in(const TensorView& tensor);
 
-// Writes an evaluated, row-contiguous array into output `index` of the kernel.
+// The memory of output `index` of the kernel; null when nobody reads it, or it is of another dtype.
+void* output_memory(const Runtime& ort, OrtKernelContext* context, size_t index,
+                    const mx::Shape& shape, mx::Dtype dtype);
+
+// Writes an evaluated, row-contiguous array into output `index` of the kernel, if it is not there.
 void copy_out(const Runtime& ort, OrtKernelContext* context, size_t index, const mx::array& value);
 
 }  // namespace ort_mlx

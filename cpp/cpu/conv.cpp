@@ -278,7 +278,7 @@ void BlasConvolution::run(const std::vector<mx::array>& inputs, std::vector<mx::
   const Geometry g = geometry_of(x, w, out, window_, groups_);
   const bool is_interleaved = x.flags().row_contiguous && !lies_planar(x, g);
   if (is_interleaved) {
-    out.set_data(mx::allocator::malloc(out.nbytes()));
+    allocate(out);
   } else {
     allocate_planar(out);
   }

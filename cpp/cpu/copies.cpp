@@ -165,7 +165,7 @@ void Contiguous::run(const std::vector<mx::array>& inputs, std::vector<mx::array
   if (inputs[0].flags().row_contiguous) {
     outputs[0].copy_shared_buffer(inputs[0]);
   } else {
-    outputs[0].set_data(mx::allocator::malloc(outputs[0].nbytes()));
+    allocate(outputs[0]);
     copy(inputs[0], outputs[0], threads());
   }
 }
@@ -201,7 +201,7 @@ void Padded::run(const std::vector<mx::array>& inputs, std::vector<mx::array>& o
 
 void RowsTaken::run(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) {
   mx::array& out = outputs[0];
-  out.set_data(mx::allocator::malloc(out.nbytes()));
+  allocate(out);
   if (out.size() == 0) return;
   const mx::array x = row_major(inputs[0], threads()), at = row_major(inputs[1], threads());
   const int64_t rows = x.shape(0), count = static_cast<int64_t>(at.size());

@@ -147,7 +147,7 @@ void Elementwise::run(const std::vector<mx::array>& inputs, std::vector<mx::arra
   for (size_t k = 0; k < outputs.size(); ++k) {
     mx::array& out = outputs[k];
     const bool is_row_scalar = has_rows && out.shape() != shape;
-    size_t donor = is_row_scalar ? inputs.size() : 0;
+    size_t donor = is_row_scalar || out.data_shared_ptr() != nullptr ? inputs.size() : 0;
     while (donor < inputs.size() && (is_taken[donor] || operands[donor].is_row_scalar ||
                                      operands[donor].way != Operand::Way::kInPlace ||
                                      !inputs[donor].is_donatable() || !can_take(donor, k))) {

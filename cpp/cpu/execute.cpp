@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "../borrowed.h"
 #include "../stopping.h"
 #include "fusion.h"
 #include "lowering.h"
@@ -110,7 +111,8 @@ class Program::Run {
   bool is_pending_ = false;  // whether the stream may still be working
 };
 
-std::vector<mx::array> Program::run(std::vector<mx::array> values, int64_t step_number) const {
+std::vector<mx::array> Program::run(std::vector<mx::array> values, int64_t step_number,
+                                    const std::vector<void*>& targets) const {
   Run run(*this);
   values.reserve(tape_.value_count);
   values.insert(values.end(), tape_.constants.begin(), tape_.constants.end());
@@ -144,6 +146,10 @@ std::vector<mx::array> Program::run(std::vector<mx::array> values, int64_t step_
             node.growth == nullptr ? node.shapes[k] : shape_at(node.growth->shapes[k], step_number),
             node.dtypes[k], step.kernel == nullptr ? node.primitive : nullptr,
             std::vector<mx::array>{});
+        const int32_t target = targets.empty() ? -1 : placing_.target(i, k);
+        if (target >= 0 && targets[target] != nullptr) {
+          outputs.back().set_data(borrowed(targets[target]));
+        }
       }
       run.call(node.primitive, step.kernel, inputs, outputs);
     }

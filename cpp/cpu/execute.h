@@ -5,6 +5,7 @@
 
 #include "../tape.h"
 #include "kernel.h"
+#include "placing.h"
 
 namespace ort_mlx::cpu {
 
@@ -15,10 +16,13 @@ class Program {
   static std::shared_ptr<const Program> prepare(const Tape& tape,
                                                 const std::vector<mx::array>& inputs, int threads);
 
-  // The outputs, computed. The inputs have been computed as well.
-  std::vector<mx::array> run(std::vector<mx::array> inputs, int64_t step) const;
+  // The outputs, computed. The inputs have been computed as well. `targets`: for each output the
+  // memory where it is wanted, or null; empty for nowhere in particular. It may come elsewhere.
+  std::vector<mx::array> run(std::vector<mx::array> inputs, int64_t step,
+                             const std::vector<void*>& targets) const;
 
   const Tape& tape() const { return tape_; }
+  const Placing& placing() const { return placing_; }
 
  private:
   struct Step {
@@ -28,9 +32,10 @@ class Program {
   class Run;
 
   Program(Tape tape, mx::Stream stream, int threads)
-      : tape_(std::move(tape)), stream_(stream), threads_(threads) {}
+      : tape_(std::move(tape)), placing_(tape_), stream_(stream), threads_(threads) {}
 
   Tape tape_;
+  Placing placing_;
   mx::Stream stream_;
   int threads_;
   std::vector<Step> steps_;

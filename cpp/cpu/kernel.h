@@ -19,6 +19,8 @@ class CpuKernel : public mx::Primitive {
   virtual void run(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) = 0;
   // Whether `run` would read the elements of these inputs, and not only pass them on.
   virtual bool reads(const std::vector<mx::array>& inputs) const;
+  // Whether the output is the first input with a part of it changed.
+  virtual bool updates_first_input() const { return false; }
 
   // Inside MLX's own evaluation: waits for what was scheduled before, then runs.
   void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) final;

@@ -36,12 +36,13 @@ Order order_of(const std::vector<mx::array>& inputs, const mx::Shape& shape) {
   return order;
 }
 
+void allocate(mx::array& out) {
+  if (out.data_shared_ptr() == nullptr) out.set_data(mx::allocator::malloc(out.nbytes()));
+}
+
 void allocate(mx::array& out, const Order& order) {
+  if (is_row_major(order)) return allocate(out);
   auto memory = mx::allocator::malloc(out.nbytes());
-  if (is_row_major(order)) {
-    out.set_data(std::move(memory));
-    return;
-  }
   mx::Strides strides(order.size());
   int64_t stride = 1;
   for (size_t i = order.size(); i-- > 0;) {

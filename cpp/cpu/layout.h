@@ -15,8 +15,9 @@ using Order = std::vector<int>;
 
 // The order of the first of `inputs` that has the shape and no gaps; row-major without one.
 Order order_of(const std::vector<mx::array>& inputs, const mx::Shape& shape);
-// Gives `out` memory in this order: that of `donor` where it can be had, or else new.
+// Gives `out` memory in this order; one that has a place already keeps it where the order allows.
 void allocate(mx::array& out, const Order& order);
+void allocate(mx::array& out);  // row-major
 bool has_order(const mx::array& a, const Order& order);
 
 // A loop nest: sizes and, for one operand, the strides to go with them, outermost first.

@@ -10,6 +10,7 @@
 #include "copies.h"
 #include "matmul.h"
 #include "reduce.h"
+#include "updates.h"
 #include "views.h"
 
 namespace ort_mlx::cpu {
@@ -107,6 +108,8 @@ std::shared_ptr<mx::Primitive> lower_pad(const Call& call, int threads) {
   return std::make_shared<Padded>(call.primitive->stream(), threads, std::move(starts));
 }
 
+bool is_index(mx::Dtype dtype) { return dtype == mx::int32 || dtype == mx::int64; }
+
 // Whole rows of the first dimension, by one array of indices.
 std::shared_ptr<mx::Primitive> lower_gather(const Call& call, int threads) {
   const auto [axes, sizes] = primitive_of<mx::Gather>(call).state();
@@ -115,9 +118,23 @@ std::shared_ptr<mx::Primitive> lower_gather(const Call& call, int threads) {
   for (size_t i = 1; i < x.size(); ++i) {
     if (sizes[i] != x[i]) return nullptr;
   }
-  const mx::Dtype dtype = call.inputs[1].dtype;
-  if (dtype != mx::int32 && dtype != mx::int64) return nullptr;
+  if (!is_index(call.inputs[1].dtype)) return nullptr;
   return std::make_shared<RowsTaken>(call.primitive->stream(), threads);
+}
+
+std::shared_ptr<mx::Primitive> lower_slice_update(const Call& call, int threads) {
+  if (!is_index(call.inputs[2].dtype) || call.inputs[1].dtype != call.output.dtype) return nullptr;
+  return std::make_shared<BlockWritten>(call.primitive->stream(), threads,
+                                        primitive_of<mx::DynamicSliceUpdate>(call).state());
+}
+
+std::shared_ptr<mx::Primitive> lower_scatter_axis(const Call& call, int threads) {
+  const auto [reduction, axis] = primitive_of<mx::ScatterAxis>(call).state();
+  if (!is_index(call.inputs[1].dtype) || call.inputs[1].shape != call.inputs[2].shape ||
+      call.inputs[2].dtype != call.output.dtype) {
+    return nullptr;
+  }
+  return std::make_shared<ElementsWritten>(call.primitive->stream(), threads, axis);
 }
 
 template <Op op>
@@ -155,6 +172,8 @@ const std::unordered_map<std::string_view, Entry>& table() {
       {"Concatenate", {lower_concatenate, Takes::kAnything}},
       {"Pad", {lower_pad, Takes::kAnything}},
       {"Gather", {lower_gather, Takes::kAnything}},
+      {"DynamicSliceUpdate", {lower_slice_update, Takes::kAnything}},
+      {"ScatterAxis", {lower_scatter_axis, Takes::kAnything}},
   };
   return *entries;
 }

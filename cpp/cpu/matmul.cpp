@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "blas.h"
+#include "layout.h"
 #include "parallel.h"
 
 namespace ort_mlx::cpu {
@@ -80,7 +81,7 @@ bool BlasMatmul::is_equivalent(const mx::Primitive& other) const {
 
 void BlasMatmul::run(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) {
   mx::array& out = outputs[0];
-  out.set_data(mx::allocator::malloc(out.nbytes()));
+  allocate(out);
   if (out.size() == 0) return;
   const Stack a(inputs[0]), b(inputs[1]);
   const bool adds = inputs.size() == 3 && beta_ != 0;

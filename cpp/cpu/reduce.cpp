@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "layout.h"
 #include "parallel.h"
 
 namespace ort_mlx::cpu {
@@ -87,7 +88,7 @@ struct Folding {
 void Reduced::run(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) {
   const mx::array& x = inputs[0];
   mx::array& out = outputs[0];
-  out.set_data(mx::allocator::malloc(out.nbytes()));
+  allocate(out);
   const Folding fold(op_);
   float* to = out.data<float>();
   std::fill(to, to + out.size(), fold.first);

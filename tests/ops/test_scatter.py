@@ -65,6 +65,10 @@ CASES = [
         "TensorScatter", rand(2, 3, 6, 4), rand(2, 3, 2, 4), ints([5, 3], [0, 4]), mode="circular"
     ),
     case("TensorScatter", rand(2, 6, 4), rand(2, 2, 4), omitted(), axis=1, id="start"),
+    case("TensorScatter", rand(1, 6, 4), rand(1, 2, 4), ints([3], [4]), dtypes=NUMBERS, id="one"),
+    case("TensorScatter", rand(2, 4, 6), rand(2, 4, 2), ints([3, 1]), axis=-1, dtypes=NUMBERS),
+    case("TensorScatter", rand(1, 6, 4), rand(1, 6, 4), ints([2]), mode="circular", id="around"),
+    case("TensorScatter", rand(1, 6, 4), rand(1, 0, 4), ints([2]), id="nothing"),
 ]
 REFUSED = [
     (

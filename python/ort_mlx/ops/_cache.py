@@ -33,14 +33,31 @@ def grow(cache: mx.array | None, like: mx.array, length: int) -> mx.array:
     return rows if cache is None or not have else mx.concatenate([cache, rows], axis=2)
 
 
-def write(cache: mx.array, rows: mx.array, start: mx.array) -> mx.array:
-    """The cache with `rows` written at position `start`, one for each batch entry."""
-    if rows.shape[2] == cache.shape[2]:
-        return rows
-    if rows.shape[0] == 1:
-        return mx.slice_update(cache, rows, start, (2,))
-    at = (start[:, None] + mx.arange(rows.shape[2]))[:, None, :, None]
-    return mx.put_along_axis(cache, mx.broadcast_to(at, rows.shape), rows, axis=2)
+def write(
+    cache: mx.array, rows: mx.array, start: mx.array, axis: int = 2, *, circular: bool = False
+) -> mx.array:
+    """The cache with `rows` written at position `start` of the axis, one for each batch entry.
+
+    MLX does not look at where it writes: a start that leaves no room is moved back. In a circular
+    cache rows go on from its beginning instead.
+    """
+    room = cache.shape[axis] - rows.shape[axis]
+    if not circular:
+        if room == 0:
+            return rows
+        start = mx.clip(start, 0, room)
+        if rows.shape[0] == 1:
+            return mx.slice_update(cache, rows, start, (axis,))
+    at = places(rows, start, axis)
+    return mx.put_along_axis(cache, at % cache.shape[axis] if circular else at, rows, axis=axis)
+
+
+def places(rows: mx.array, start: mx.array, axis: int) -> mx.array:
+    """Where along the axis each element of `rows` goes, in their shape."""
+    count = rows.shape[axis]
+    at = start[:, None] + mx.arange(count, dtype=start.dtype)
+    at = at.reshape([-1, *(count if i == axis else 1 for i in range(1, rows.ndim))])
+    return mx.broadcast_to(at, rows.shape)
 
 
 def append(
@@ -51,11 +68,14 @@ def append(
     start: mx.array,
     length: int,
 ) -> Cache:
-    """Write the new rows at `start` into a cache of `length` rows."""
+    """Write the new rows at `start` into a cache of at least `length` rows.
+
+    Attention sees the first `length`: what it costs does not depend on the capacity.
+    """
     present_key = write(grow(past_key, key, length), key, start)
     present_value = write(grow(past_value, value, length), value, start)
-    positions = mx.arange(present_key.shape[2])[None]
-    return Cache(present_key, present_value, positions, None, present_key, present_value)
+    used_key, used_value = present_key[:, :, :length], present_value[:, :, :length]
+    return Cache(used_key, used_value, mx.arange(length)[None], None, present_key, present_value)
 
 
 def slide(

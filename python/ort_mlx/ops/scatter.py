@@ -17,6 +17,7 @@ import mlx.core as mx
 from ..dtypes import INDICES
 from ..node import Node
 from ..registry import op
+from ._cache import places, write
 from ._shapes import normalize_axis, strides_of
 from .gather import index_claim, index_nd_claim, position_dtype, row_numbers
 
@@ -171,13 +172,16 @@ def tensor_scatter(
     mode: str = "linear",
 ) -> mx.array:
     axis = normalize_axis(axis, past_cache.ndim)
-    capacity, count = past_cache.shape[axis], update.shape[axis]
-    place = mx.arange(count, dtype=mx.int32)[None]
-    if write_indices is not None:
-        place = place + write_indices.astype(mx.int32)[:, None]  # [batch, count]
-    if mode == "circular":
-        place = place % capacity
-    place = place.reshape(
-        place.shape[:1] + (1,) * (axis - 1) + (count,) + (1,) * (past_cache.ndim - 1 - axis)
-    )
-    return _scatter_elements(past_cache, mx.broadcast_to(place, update.shape), update, axis, "none")
+    expected = [update.shape[i] if i == axis else n for i, n in enumerate(past_cache.shape)]
+    if list(update.shape) != expected:
+        raise ValueError(f"the update does not fit: {past_cache.shape} and {update.shape}")
+    if update.shape[axis] > past_cache.shape[axis]:
+        raise ValueError(f"the update is longer than the cache: {past_cache.shape}, {update.shape}")
+    if write_indices is None:
+        write_indices = mx.zeros((update.shape[0],), dtype=mx.int32)
+    if update.size == 0:
+        return past_cache
+    if past_cache.dtype in _WIDE_INTS:
+        at = places(update, write_indices, axis) % past_cache.shape[axis]
+        return _scatter_elements(past_cache, at, update, axis, "none")
+    return write(past_cache, update, write_indices, axis, circular=mode == "circular")
