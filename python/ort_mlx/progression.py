@@ -93,6 +93,25 @@ class _Samples:
         self._threads = threads
         self._made: dict[int, tuple[_native.Closure, list[tuple[int, int]], Trail]] = {}
 
+    def ranges(self) -> list[int]:
+        """How many steps ahead to try, best first.
+
+        A size that grows often has room up to another one, as a cache's rows up to its capacity:
+        the steps until they meet are tried as well.
+        """
+        fixed = {
+            word for word, change in zip(self._key[1:], self._change[1:], strict=True) if not change
+        }
+        meetings = {
+            step
+            for word, change in zip(self._key, self._change, strict=True)
+            if 0 < change <= _MAX_DIM
+            for limit in fixed
+            if word < limit <= _MAX_DIM
+            for step in ((limit - word) // change, (limit - word) // change - 1)
+        }
+        return sorted({*_RANGES, *(m for m in meetings if 2 < m < _RANGES[0])}, reverse=True)
+
     def unite(self, steps: list[int]) -> _native.Closure:
         """One closure for all steps up to the last of these.
 
@@ -146,7 +165,7 @@ class Progressions:
             return False
         samples = _Samples(key, change, arrays, host_values, translate, self._threads)
         reason = ""
-        for last in _RANGES:
+        for last in samples.ranges():
             try:
                 samples.unite([0, 1, last])  # the ends first: most refusals come from there
                 closure = samples.unite(

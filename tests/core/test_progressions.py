@@ -157,9 +157,9 @@ def test_group_query_attention_with_a_growing_cache() -> None:
 
 def test_group_query_attention_with_a_shared_buffer_and_a_growing_mask() -> None:
     made = group_query(320)
-    feeds = (group_query_feed(p, 320) for p in range(1, 300))
+    feeds = (group_query_feed(p, 320) for p in range(1, 320))  # until it is full
     session = follow(made, feeds, every=29)
-    assert_served(session, 299)
+    assert_served(session, 319)
 
 
 # --- thresholds -----------------------------------------------------------------------------------

@@ -216,3 +216,13 @@ def test_refused(c: Case, sentence: str, ep: Ep) -> None:
 def test_total_covers_the_new_tokens(ep: Ep) -> None:
     c = gqa(*tokens(4), *cache(3), int32([1]), int32(2), id="short")
     ep.fails(c, "total_sequence_length 2 is less than the new tokens")
+
+
+def test_total_is_inside_the_rotary_tables(ep: Ep) -> None:
+    c = gqa(*tokens(1), *cache(60), int32([50]), int32(51), id="long")
+    ep.fails(c, "rotary tables of 40 rows are too short for total_sequence_length 51")
+
+
+def test_positions_are_inside_the_rotary_tables(ep: Ep) -> None:
+    c = gqa(*CHUNK, COS, SIN, ints([[9, 40, 5]]), id="far")
+    ep.fails(c, "index 40 is out of range for an axis of 40")

@@ -25,7 +25,7 @@ from ._heads import (
     split_heads,
     visible,
 )
-from .rotary import rotate
+from .rotary import rotate, table_rows
 
 
 def _gqa_claim(node: Node) -> Iterator[str]:
@@ -96,8 +96,13 @@ def group_query_attention(
     query_at = start[:, None] + mx.arange(length)
     prompt = query_seqlens is None and total_sequence_length == length
     if do_rotary and cos_cache is not None and sin_cache is not None:
+        if cos_cache.shape[0] < total_sequence_length:
+            raise ValueError(
+                f"rotary tables of {cos_cache.shape[0]} rows are too short for "
+                f"total_sequence_length {total_sequence_length}"
+            )
         places = query_at if position_ids is None else _places(position_ids, length, prompt)
-        cos, sin = (mx.take(t, places, axis=0) for t in (cos_cache, sin_cache))
+        cos, sin = table_rows(cos_cache, sin_cache, places)
         q, k = (rotate(t, cos, sin, interleaved=bool(rotary_interleaved)) for t in (q, k))
 
     if sliding_window_cache and past_key is not None and past_value is not None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import mlx.core as mx
 
+from ..bounds import inside
 from ..dtypes import SINGLES
 from ..node import Node
 from ..registry import MS, op
@@ -55,6 +56,12 @@ def _rotate_any(
     return merge_heads(rotate(split_heads(x, heads), cos, sin, interleaved=interleaved))
 
 
+def table_rows(cos: mx.array, sin: mx.array, positions: mx.array) -> tuple[mx.array, mx.array]:
+    """The rows of both tables at these positions, [..., pairs]."""
+    positions = inside(positions, cos.shape[0])
+    return mx.take(cos, positions, axis=0), mx.take(sin, positions, axis=0)
+
+
 def _rotary_23_claim(node: Node) -> Iterator[str]:
     if node.rank("x") == 3 and not node.attr("num_heads", 0):
         yield "a 3D input without num_heads"
@@ -72,7 +79,7 @@ def rotary_embedding(
     rotary_embedding_dim: int = 0,
 ) -> mx.array:
     if position_ids is not None:
-        cos_cache, sin_cache = (mx.take(t, position_ids, axis=0) for t in (cos_cache, sin_cache))
+        cos_cache, sin_cache = table_rows(cos_cache, sin_cache, position_ids)
     _check_width(cos_cache, rotary_embedding_dim)
     heads = num_heads or 0
     return _rotate_any(x, cos_cache, sin_cache, heads=heads, interleaved=bool(interleaved))
@@ -93,7 +100,7 @@ def ms_rotary_embedding(
     _check_width(cos_cache, rotary_embedding_dim or 0)
     if position_ids.ndim == 1:  # one value: the position of the first token
         position_ids = (position_ids[:1] + mx.arange(input.shape[-2]))[None]
-    cos, sin = (mx.take(t, position_ids, axis=0) for t in (cos_cache, sin_cache))
+    cos, sin = table_rows(cos_cache, sin_cache, position_ids)
     return _rotate_any(input, cos, sin, heads=num_heads or 0, interleaved=bool(interleaved))
 
 
@@ -129,6 +136,7 @@ def mrotary_embedding(
     if sum(mrope_section) != pairs:
         raise ValueError(f"mrope_section {mrope_section} does not cover tables {cos_cache.shape}")
     _check_width(cos_cache, rotary_embedding_dim or 0)
+    position_ids = inside(position_ids, cos_cache.shape[0])
     streams = mx.array(_streams(mrope_section, bool(mrope_layout)))
     positions = mx.moveaxis(mx.take(position_ids, streams, axis=0), 0, -1)
     cos, sin = (t[positions, mx.arange(pairs)] for t in (cos_cache, sin_cache))
