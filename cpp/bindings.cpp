@@ -16,6 +16,7 @@
 #include "closure.h"
 #include "closure_cache.h"
 #include "cpu/blas.h"
+#include "cpu/repeat.h"
 #include "custom_op.h"
 #include "ep.h"
 #include "progression.h"
@@ -76,6 +77,19 @@ NB_MODULE(_native, m) {
          int threads) { return Closure::capture(placeholders, outputs, threads); },
       "placeholders"_a, "outputs"_a, "threads"_a = 0,
       "Capture the graph from placeholders to outputs as a Closure.");
+  m.def(
+      "repeat",
+      [](const std::vector<mlx::core::array>& placeholders,
+         const std::vector<mlx::core::array>& outputs, bool is_counted, bool is_conditional,
+         int64_t trips, std::vector<mlx::core::array> carried,
+         const std::vector<mlx::core::array>& sources, int threads, bool is_traced) {
+        return repeat({placeholders, outputs, is_counted, is_conditional}, trips,
+                      std::move(carried), sources, threads, is_traced);
+      },
+      nb::call_guard<nb::gil_scoped_release>(), "placeholders"_a, "outputs"_a, "is_counted"_a,
+      "is_conditional"_a, "trips"_a, "carried"_a, "sources"_a, "threads"_a, "is_traced"_a,
+      "Run the traced body of a loop up to `trips` times: its last carried values, then the rows "
+      "it stacks. Part of the trace, or computed at once.");
   m.def("sample", &Closure::sample, "placeholders"_a, "outputs"_a, "threads"_a = 0,
         "Capture the graph as it was traced, for `unite`.");
   m.def("unite", &unite, "samples"_a, "steps"_a, "checks"_a,

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "cpu/execute.h"
@@ -17,17 +18,28 @@ mx::array make_placeholder(mx::Shape shape, mx::Dtype dtype) {
   return mx::array(std::move(shape), dtype, nullptr, {});
 }
 
+enum class Form {
+  kWhole,   // a graph, of which constants are folded and equal calls merged
+  kSample,  // a graph as it was traced
+  kBody,    // a part of a graph, of which the rest is not computed yet
+};
+
 class Capture {
  public:
-  Capture(const std::vector<mx::array>& placeholders, const std::vector<mx::array>& outputs,
-          int threads, bool as_traced)
+  Capture(std::vector<mx::array> placeholders, const std::vector<mx::array>& outputs, int threads,
+          Form form)
       : outputs_(outputs),
         threads_(threads > 0 ? threads : cpu::default_threads()),
-        as_traced_(as_traced) {
-    closure_->tape_.input_count = placeholders.size();
+        form_(form),
+        as_traced_(form == Form::kSample) {
     for (const auto& p : placeholders) varying_.emplace(p.id(), true);
     order_nodes();
-    evaluate_constants();
+    if (form == Form::kBody) {
+      add_outside(placeholders);
+    } else {
+      evaluate_constants();
+    }
+    closure_->tape_.input_count = placeholders.size();
     for (size_t i = 0; i < placeholders.size(); ++i) ids_[placeholders[i].id()] = i;
     number_constants();
     for (const auto& a : order_) add(a);
@@ -40,6 +52,8 @@ class Capture {
       closure_->prepare(placeholders, threads_);
     }
   }
+
+  const std::vector<mx::array>& outside() const { return outside_; }
 
   std::shared_ptr<const Closure> take(std::vector<IndexCheck> checks = {}) {
     closure_->checks_ = std::move(checks);
@@ -65,7 +79,7 @@ class Capture {
         if (varying_.contains(top.array.id())) {
           stack.pop_back();
         } else if (is_leaf(top.array)) {
-          if (top.array.status() == mx::array::Status::unscheduled) {
+          if (top.array.status() == mx::array::Status::unscheduled && form_ != Form::kBody) {
             throw std::logic_error("ort_mlx: a trace read a placeholder of another trace");
           }
           varying_.emplace(top.array.id(), false);
@@ -100,6 +114,16 @@ class Capture {
     for (const auto& out : outputs_) {
       if (!varying_.at(out.id())) visit(out);
     }
+  }
+
+  // What is not computed yet and does not depend on the placeholders is an input too.
+  void add_outside(std::vector<mx::array>& placeholders) {
+    std::unordered_set<std::uintptr_t> seen;
+    for_each_constant([&](const mx::array& a) {
+      const bool is_known = a.status() != mx::array::Status::unscheduled;
+      if (!is_known && seen.insert(a.id()).second) outside_.push_back(a);
+    });
+    placeholders.insert(placeholders.end(), outside_.begin(), outside_.end());
   }
 
   void evaluate_constants() {
@@ -164,7 +188,9 @@ class Capture {
 
   const std::vector<mx::array>& outputs_;
   const int threads_;
+  const Form form_;
   const bool as_traced_;  // fold and merge nothing
+  std::vector<mx::array> outside_;
   std::shared_ptr<Closure> closure_ = std::make_shared<Closure>();
   std::unordered_map<std::uintptr_t, bool> varying_;  // whether an array depends on a placeholder
   std::vector<mx::array> order_;
@@ -177,12 +203,20 @@ class Capture {
 std::shared_ptr<const Closure> Closure::capture(const std::vector<mx::array>& placeholders,
                                                 const std::vector<mx::array>& outputs, int threads,
                                                 std::vector<IndexCheck> checks) {
-  return Capture(placeholders, outputs, threads, false).take(std::move(checks));
+  return Capture(placeholders, outputs, threads, Form::kWhole).take(std::move(checks));
+}
+
+std::pair<std::shared_ptr<const Closure>, std::vector<mx::array>> Closure::capture_body(
+    const std::vector<mx::array>& placeholders, const std::vector<mx::array>& outputs,
+    int threads) {
+  Capture made(placeholders, outputs, threads, Form::kBody);
+  std::vector<mx::array> outside = made.outside();
+  return {made.take(), std::move(outside)};
 }
 
 std::shared_ptr<const Closure> Closure::sample(const std::vector<mx::array>& placeholders,
                                                const std::vector<mx::array>& outputs, int threads) {
-  return Capture(placeholders, outputs, threads, true).take();
+  return Capture(placeholders, outputs, threads, Form::kSample).take();
 }
 
 namespace {

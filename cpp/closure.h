@@ -38,6 +38,12 @@ class Closure {
                                                 int threads = 0,
                                                 std::vector<IndexCheck> checks = {});
 
+  // The closure of a part of a graph, and the values that it reads from the rest: they are its
+  // inputs after the placeholders.
+  static std::pair<std::shared_ptr<const Closure>, std::vector<mx::array>> capture_body(
+      const std::vector<mx::array>& placeholders, const std::vector<mx::array>& outputs,
+      int threads);
+
   // The graph as it was traced, nothing folded or merged: what `unite` compares.
   static std::shared_ptr<const Closure> sample(const std::vector<mx::array>& placeholders,
                                                const std::vector<mx::array>& outputs,

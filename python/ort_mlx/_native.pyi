@@ -53,6 +53,11 @@ class Closure:
 def capture(placeholders: Sequence[mlx.core.array], outputs: Sequence[mlx.core.array], threads: int = 0) -> Closure:
     """Capture the graph from placeholders to outputs as a Closure."""
 
+def repeat(placeholders: Sequence[mlx.core.array], outputs: Sequence[mlx.core.array], is_counted: bool, is_conditional: bool, trips: int, carried: Sequence[mlx.core.array], sources: Sequence[mlx.core.array], threads: int, is_traced: bool) -> list[mlx.core.array]:
+    """
+    Run the traced body of a loop up to `trips` times: its last carried values, then the rows it stacks. Part of the trace, or computed at once.
+    """
+
 def sample(placeholders: Sequence[mlx.core.array], outputs: Sequence[mlx.core.array], threads: int = 0) -> Closure:
     """Capture the graph as it was traced, for `unite`."""
 

@@ -79,6 +79,12 @@ class Block:
     values: dict[int, Value] = field(default_factory=dict)  # what the model says of a slot
     template: list[Any] = field(default_factory=list)  # a frame with only the constants in it
 
+    @property
+    def step_count(self) -> int:
+        """The steps, those of bodies included."""
+        bodies = (body for step in self.steps for body in step.bodies.values())
+        return len(self.steps) + sum(body.step_count for body in bodies)
+
 
 class BlockBuilder:
     """Builds the block of a graph, resolving names outwards through enclosing builders."""

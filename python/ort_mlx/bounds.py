@@ -7,7 +7,7 @@ host memory, so the native kernel checks them on every Run; others are clamped o
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -31,6 +31,7 @@ class Check:
 class _Watch(threading.local):
     positions: dict[int, int] | None = None  # id of an input's array to its position
     checks: list[Check] | None = None
+    counts: Mapping[int, int] = {}  # id of an iteration's number to the iterations in all
 
 
 _watch = _Watch()
@@ -49,6 +50,17 @@ def watching(inputs: Sequence[mx.array]) -> Iterator[list[Check]]:
         _watch.positions, _watch.checks = before
 
 
+@contextmanager
+def counting(number: mx.array, iterations: int) -> Iterator[None]:
+    """Take it as known that the enclosed translation's `number` is in [0, iterations)."""
+    before = _watch.counts
+    _watch.counts = {**before, id(number): iterations}
+    try:
+        yield
+    finally:
+        _watch.counts = before
+
+
 def inside(indices: mx.array, size: int) -> mx.array:
     """The indices, such that using them on an axis of `size` is safe; negative ones stay.
 
@@ -58,6 +70,8 @@ def inside(indices: mx.array, size: int) -> mx.array:
     if size == 0:
         if indices.size:
             raise ValueError("an index into an axis of 0 elements")
+        return indices
+    if _watch.counts.get(id(indices), size + 1) <= size:
         return indices
     position = (_watch.positions or {}).get(id(indices))
     if position is None or _watch.checks is None or indices.dtype not in _INTEGERS:

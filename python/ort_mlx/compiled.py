@@ -63,11 +63,20 @@ class CompiledRunner(Runner):
     def __init__(
         self, host_stream: mx.Stream, closures: _native.ClosureCache, threads: int
     ) -> None:
-        super().__init__(host_stream)
-        self._threads = threads
+        super().__init__(host_stream, threads)
         self._closures = closures
-        self._eager = Runner(host_stream)
+        self._eager = Runner(host_stream, threads)
         self._pieces: dict[int, tuple[Block, list[Piece]]] = {}
+
+    @property
+    def repeats(self) -> bool:
+        """As Runner.repeats, while a Run goes in stretches too."""
+        return self._is_on_cpu
+
+    @property
+    def for_traces(self) -> Runner:
+        """As Runner.for_traces."""
+        return self._eager
 
     def run_block(self, block: Block, frame: Frame) -> list[Tensor]:
         """As Runner.run_block."""
@@ -103,7 +112,7 @@ class CompiledRunner(Runner):
             for step in stretch.steps:
                 self._eager.run_step(step, traced)
         outputs = [to_device(traced[s]) for s in stretch.outputs]
-        return _native.capture(placeholders, outputs, self._threads)
+        return _native.capture(placeholders, outputs, self.threads)
 
 
 def split(block: Block) -> list[Piece]:

@@ -7,7 +7,7 @@ one as a host parameter.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import mlx.core as mx
@@ -17,7 +17,8 @@ from . import trail
 from .blocks import ABSENT, Argument, Block, Step
 from .errors import InputError, OrtMlxError, TranslationError
 from .hosts import Tensor, may_stay_on_host, to_device, to_host
-from .running import check_cancelled
+from .running import check_cancelled, count_unrolled
+from .tracing import is_tracing
 
 Frame: TypeAlias = "list[Any]"  # slot to Tensor, or None
 
@@ -25,8 +26,20 @@ Frame: TypeAlias = "list[Any]"  # slot to Tensor, or None
 class Runner:
     """Runs blocks eagerly. `compiled.CompiledRunner` runs stretches of them as closures instead."""
 
-    def __init__(self, host_stream: mx.Stream) -> None:
+    def __init__(self, host_stream: mx.Stream, threads: int) -> None:
         self._host_stream = host_stream
+        self._is_on_cpu = mx.default_device() == mx.Device(mx.cpu)
+        self.threads = threads
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the body of a loop may become a node of its own: compiled, and on the CPU."""
+        return self._is_on_cpu and is_tracing()
+
+    @property
+    def for_traces(self) -> Runner:
+        """What traces the body of such a loop."""
+        return self
 
     def run_block(self, block: Block, frame: Frame) -> list[Tensor]:
         """Run every step of a block on a frame that holds its inputs and constants.
@@ -88,8 +101,13 @@ class BoundBody:
     outer: Frame
     runner: Runner
 
+    def traced(self) -> BoundBody:
+        """The body as a trace runs it."""
+        return replace(self, runner=self.runner.for_traces)
+
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Run the body once."""
+        count_unrolled(len(self.block.steps))
         frame = self.block.template.copy()
         for outside, here in self.block.captured:
             frame[here] = self.outer[outside]

@@ -63,7 +63,7 @@ class Plan:
         settings: PlanSettings,
     ) -> None:
         self._settings = settings
-        self._eager = Runner(host_stream)
+        self._eager = Runner(host_stream, settings.threads)
         self._stretches = CompiledRunner(host_stream, closures, settings.threads)
         self.threads = settings.threads
         builder = BlockBuilder(graph, kernel_inputs=kernel_inputs)

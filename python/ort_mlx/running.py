@@ -9,10 +9,13 @@ import mlx.core as mx
 from . import _native
 from .errors import OrtMlxError
 from .hosts import Tensor, to_device
-from .tracing import NotTraceable, is_tracing
+from .tracing import NotTraceable, is_tracing, unrolled
 
-# A loop longer than this is not unrolled into one closure: its body is run again and again instead.
-MAX_UNROLLED: Final = 4096
+# Steps of unrolled bodies in one trace: more would take long to compile, and much memory.
+MAX_UNROLLED: Final = 16384
+
+# The trip count of a Loop that names none.
+FOREVER: Final = 2**63 - 1
 
 # Iterations of a loop that is not traced between evaluations: enough to keep the device busy, few
 # enough to bound the graph and to stop soon.
@@ -32,10 +35,16 @@ def check_cancelled() -> None:
     _native.check_stopped()
 
 
-def check_length(trips: int) -> None:
-    """Raise TooLong when a trace would unroll this many iterations."""
-    if is_tracing() and trips > MAX_UNROLLED:
-        raise TooLong(f"a loop of more than {MAX_UNROLLED} iterations")
+def check_length(steps: int) -> None:
+    """Raise TooLong when a trace would unroll a loop of this many steps in all."""
+    if is_tracing() and steps > MAX_UNROLLED:
+        raise TooLong(f"a loop of more than {MAX_UNROLLED} steps in all")
+
+
+def count_unrolled(steps: int) -> None:
+    """Called before the steps of a body run; raises TooLong when a trace gets too many."""
+    if is_tracing():
+        check_length(unrolled(max(steps, 1)))
 
 
 def after_iteration(trip: int, *live: Any) -> None:
@@ -46,13 +55,10 @@ def after_iteration(trip: int, *live: Any) -> None:
         *live: tensors, and lists of them, that the rest of the loop needs.
 
     Raises:
-        TooLong: a trace would unroll too many iterations.
         Cancelled: the Run was asked to stop.
     """
     check_cancelled()
-    if is_tracing():
-        check_length(trip)
-    elif trip % EVAL_EVERY == 0:
+    if not is_tracing() and trip % EVAL_EVERY == 0:
         mx.eval([_arrays(v) for v in live])
 
 

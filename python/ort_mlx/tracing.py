@@ -15,6 +15,7 @@ class NotTraceable(OrtMlxError):
 
 class _State(threading.local):
     active = False
+    unrolled = 0
 
 
 _state = _State()
@@ -25,11 +26,18 @@ def is_tracing() -> bool:
     return _state.active
 
 
+def unrolled(steps: int) -> int:
+    """Add to the steps of loops in this trace; what they are now."""
+    _state.unrolled += steps
+    return _state.unrolled
+
+
 @contextmanager
 def tracing() -> Iterator[None]:
     """Mark the enclosed translation as a trace."""
-    _state.active = True
+    before = _state.active, _state.unrolled
+    _state.active, _state.unrolled = True, 0
     try:
         yield
     finally:
-        _state.active = False
+        _state.active, _state.unrolled = before

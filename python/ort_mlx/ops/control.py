@@ -1,31 +1,31 @@
 """Control flow: If, Loop and Scan (ONNX), over bodies that are translated like any other node.
 
-A body is called with tensors and returns tensors; both may be host values. In a trace a loop is
-unrolled, and a decision on data computed on the device ends the trace; such a plan runs step by
-step, with compiled bodies.
+A body is called with tensors and returns tensors; both may be host values. A long loop becomes one
+node of the graph where it can (see `repeat`). Else a loop is unrolled in a trace, and a decision on
+data computed on the device ends the trace; such a plan runs step by step, with compiled bodies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import mlx.core as mx
 
+from ..execute import BoundBody
 from ..hosts import HostBool, HostInt, HostInts, Tensor, host_array, to_device, to_host
 from ..node import Node
 from ..registry import op
-from ..running import after_iteration, check_length
+from ..repeat import repeat
+from ..running import FOREVER, after_iteration, check_length
 from ..tracing import is_tracing
 from ._shapes import normalize_axis
 
 _BATCH: Final = 256  # rows that become views together
 
-Body: TypeAlias = Callable[..., tuple[Tensor, ...]]
-
 
 @op("If", since=(1, 11, 13, 16, 19, 21, 23, 24, 25))
-def if_(cond: HostBool, *, then_branch: Body, else_branch: Body) -> tuple[Tensor, ...]:
+def if_(cond: HostBool, *, then_branch: BoundBody, else_branch: BoundBody) -> tuple[Tensor, ...]:
     return (then_branch if cond else else_branch)()
 
 
@@ -34,15 +34,20 @@ def loop(
     m: HostInt | None,
     cond: HostBool | None,
     *v_initial: mx.array,
-    body: Body,
+    body: BoundBody,
     node: Node,
 ) -> tuple[Tensor, ...]:
     carried: tuple[Tensor, ...] = v_initial
     going: Tensor = host_array(1 if cond is None else int(cond), "bool")
-    check_length(m or 0)
+    trips = FOREVER if m is None else m
+    if trips > 0 and (cond is None or cond):
+        made = repeat(body, trips, v_initial, is_loop=True)
+        if made is not None:
+            return made[0] + made[1]
+    check_length(0 if m is None else m * body.block.step_count)
     rows: list[list[mx.array]] = [[] for _ in node.outputs[len(v_initial) :]]
     trip = 0
-    while (m is None or trip < m) and bool(to_host(going).item()):
+    while trip < trips and bool(to_host(going).item()):
         going, *results = body(host_array(trip), going, *carried)
         carried = tuple(results[: len(v_initial)])
         for column, row in zip(rows, results[len(v_initial) :], strict=True):
@@ -71,7 +76,7 @@ def _scan_claim(node: Node) -> Iterator[str]:
 @op("Scan", since=(9, 11, 16, 19, 21, 23, 24, 25), claim=_scan_claim)
 def scan(
     *initial_state_and_scan_inputs: mx.array,
-    body: Body,
+    body: BoundBody,
     num_scan_inputs: int,
     scan_input_axes: tuple[int, ...] | None = None,
     scan_input_directions: tuple[int, ...] | None = None,
@@ -80,7 +85,8 @@ def scan(
     node: Node,
 ) -> tuple[Tensor, ...]:
     states = len(initial_state_and_scan_inputs) - num_scan_inputs
-    carried: tuple[Tensor, ...] = initial_state_and_scan_inputs[:states]
+    initial = initial_state_and_scan_inputs[:states]
+    carried: tuple[Tensor, ...] = initial
     sources = [
         _in_order(x, axis, backwards)
         for x, axis, backwards in zip(
@@ -94,22 +100,31 @@ def scan(
     if len(lengths) != 1:
         raise ValueError(f"the scan inputs have different lengths {sorted(lengths)}")
     outputs = node.bodies["body"].outputs[states:]
+    axes = scan_output_axes or (0,) * len(outputs)
+    directions = scan_output_directions or (0,) * len(outputs)
+    trips = lengths.pop()
+    if (made := repeat(body, trips, initial, sources, is_loop=False)) is not None:
+        turned = zip(made[1], axes, directions, strict=True)
+        return (*made[0], *(_turned(y, axis, backwards) for y, axis, backwards in turned))
     rows: list[list[mx.array]] = [[] for _ in outputs]
-    check_length(lengths.pop())
+    check_length(trips * body.block.step_count)
     for trip, taken in enumerate(zip(*map(_rows, sources), strict=True)):
         results = body(*carried, *taken)
         carried = results[:states]
         for column, row in zip(rows, results[states:], strict=True):
             column.append(to_device(row))
         after_iteration(trip + 1, carried, rows)
-    axes = scan_output_axes or (0,) * len(rows)
-    directions = scan_output_directions or (0,) * len(rows)
     stacked = []
     for column, value, axis, backwards in zip(rows, outputs, axes, directions, strict=True):
-        made = mx.stack(column[:: -1 if backwards else 1]) if column else None
-        made = _empty(value.shape, value.dtype) if made is None else made
-        stacked.append(mx.moveaxis(made, 0, normalize_axis(axis, made.ndim)))
+        made_rows = mx.stack(column) if column else _empty(value.shape, value.dtype)
+        stacked.append(_turned(made_rows, axis, backwards))
     return (*carried, *stacked)
+
+
+def _turned(rows: mx.array, axis: int, backwards: int) -> mx.array:
+    """Stacked rows along the axis and in the order that the model asks for."""
+    turned = rows[::-1] if backwards else rows
+    return mx.moveaxis(turned, 0, normalize_axis(axis, rows.ndim))
 
 
 def _batch_claim(node: Node) -> Iterator[str]:
@@ -123,7 +138,7 @@ def _batch_claim(node: Node) -> Iterator[str]:
 def scan_8(
     sequence_lens: HostInts | None,
     *initial_state_and_scan_inputs: mx.array,
-    body: Body,
+    body: BoundBody,
     num_scan_inputs: int,
     directions: tuple[int, ...] | None = None,
     node: Node,
