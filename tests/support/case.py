@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import ml_dtypes
+import mlx.core as mx
 import numpy as np
 import onnx
 import onnx.helper as oh
@@ -231,6 +232,8 @@ class Case:
             return ["float32"]
         schema = schemas.all_schemas()[self.domain, self.op_type, version]
         dtypes = set(MLX_DTYPES if self.dtypes is None else self.dtypes)
+        if mx.default_device() == mx.gpu:
+            dtypes.discard("float64")  # declined there
         for i in free:
             param = self.opdef.param(i)
             assert param is not None, f"{self} has too many inputs"

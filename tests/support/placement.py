@@ -44,6 +44,15 @@ def assert_not_placed(session: Any, op_type: str) -> None:
     assert (op_type, ort_mlx.get_ep_name()) not in placement(session), f"{op_type} is on MLX"
 
 
+def left_for_its_type(session: Any) -> bool:
+    """Whether float64, which no GPU computes in MLX, is why nodes are not on MLX, and for each."""
+    left = ort_mlx.report(session).left
+    return bool(left) and all(
+        any("float64, which MLX computes on the CPU only" in r for r in node.reasons)
+        for node in left
+    )
+
+
 def reasons(session: Any, op_type: str) -> list[str]:
     """Why nodes of this type were left to another provider."""
     return [
