@@ -95,6 +95,8 @@ NB_MODULE(_native, m) {
   m.def("unite", &unite, "samples"_a, "steps"_a, "checks"_a,
         "One closure for the progression that the samples were traced at; RuntimeError says why "
         "not.");
+  m.def("row_major", &row_major, "value"_a,
+        "The elements in row-major order, as an output has them; an empty array is left alone.");
   m.def(
       "placeholder",
       [](const mlx::core::array& like) { return make_placeholder(like.shape(), like.dtype()); },

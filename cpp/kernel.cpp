@@ -1,6 +1,5 @@
 #include "kernel.h"
 
-#include <mlx/ops.h>
 #include <mlx/transforms.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -198,7 +197,7 @@ ClosureCache::Found Kernel::trace() {
   // The plan puts a closure that serves a whole progression of keys into the cache by itself.
   if (serves_progression) return closures_->find(key_);
   if (!is_traced) return {};
-  for (auto& output : outputs) output = mx::contiguous(output);
+  for (auto& output : outputs) output = row_major(output);
   auto closure = Closure::capture(placeholders, outputs, facts_.threads, std::move(checks));
   closures_->insert(key_, closure);
   return {closure, 0};
@@ -262,7 +261,7 @@ void Kernel::run_steps(OrtKernelContext* context) {
     for (nb::handle output : made) results.push_back(nb::cast<mx::array>(output));
     return results;
   });
-  for (auto& output : outputs) output = mx::contiguous(output);
+  for (auto& output : outputs) output = row_major(output);
   mx::eval(outputs);
   publish(context, std::move(outputs));
 }

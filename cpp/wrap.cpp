@@ -1,5 +1,7 @@
 #include "wrap.h"
 
+#include <mlx/ops.h>
+
 #include <cstring>
 #include <limits>
 #include <string>
@@ -73,6 +75,10 @@ mx::array wrap(const TensorView& tensor, mx::Device device) {
   }
   boundary_bytes().wrapped += n;
   return mx::array(borrowed(tensor.bytes), shape, dtype);
+}
+
+mx::array row_major(const mx::array& value) {
+  return value.size() == 0 ? value : mx::contiguous(value);
 }
 
 namespace {

@@ -41,6 +41,10 @@ mx::array wrap(const TensorView& tensor, mx::Device device);
 // An array with a copy of the tensor's memory.
 mx::array copy_in(const TensorView& tensor);
 
+// The elements in row-major order, as an output has them. An empty array is left alone: on a GPU
+// MLX gives some of them no memory, and mx::contiguous would read through a null pointer.
+mx::array row_major(const mx::array& value);
+
 // The memory of output `index` of the kernel; null when nobody reads it, or it is of another dtype.
 void* output_memory(const Runtime& ort, OrtKernelContext* context, size_t index,
                     const mx::Shape& shape, mx::Dtype dtype);

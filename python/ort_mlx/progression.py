@@ -132,7 +132,7 @@ class _Samples:
             ]
             with recording() as trail:
                 outputs, asked = self._translate(placeholders, records)
-            outputs = [mx.contiguous(o) for o in outputs]
+            outputs = [_native.row_major(o) for o in outputs]
             closure = _native.sample(placeholders, outputs, self._threads)
             self._made[step] = closure, [(c.position, c.size) for c in asked], trail
         return self._made[step]
