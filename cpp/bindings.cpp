@@ -123,10 +123,11 @@ NB_MODULE(_native, m) {
       .def(
           "insert_progression",
           [](ClosureCache& self, Key base, Key change, int64_t last,
-             std::shared_ptr<const Closure> closure) {
-            self.insert({std::move(base), std::move(change), last}, std::move(closure));
+             std::shared_ptr<const Closure> closure, int route) {
+            self.insert({std::move(base), std::move(change), last}, std::move(closure),
+                        static_cast<Route>(route));
           },
-          "base"_a, "change"_a, "last"_a, "closure"_a,
+          "base"_a, "change"_a, "last"_a, "closure"_a, "route"_a,
           "Serve the keys base, base + change, ... up to `last` steps on.")
       .def("clear", &ClosureCache::clear)
       .def("count_failure", &ClosureCache::count_failure)
@@ -142,6 +143,9 @@ NB_MODULE(_native, m) {
             made["traces"] = counts.traces;
             made["evictions"] = counts.evictions;
             made["failures"] = counts.failures;
+            made["general_runs"] = counts.runs[static_cast<size_t>(Route::kGeneral)];
+            made["prefill_runs"] = counts.runs[static_cast<size_t>(Route::kPrefill)];
+            made["decode_runs"] = counts.runs[static_cast<size_t>(Route::kDecode)];
             made["eager_runs"] = counts.eager_runs;
             return made;
           },
@@ -186,6 +190,7 @@ NB_MODULE(_native, m) {
       [] {
         nb::dict made;
         made["python_entries"] = python_entries();
+        made["signal_checks"] = signal_checks();
         made["swallowed_exceptions"] = g_swallowed_exceptions.load();
         made["bytes_wrapped"] = boundary_bytes().wrapped.load();
         made["bytes_copied_in"] = boundary_bytes().copied_in.load();

@@ -51,16 +51,17 @@ ClosureCache::Found ClosureCache::find(KeyView key) {
   }
   ++counts_.hits;
   recent_.splice(recent_.begin(), recent_, found->first);
-  return {found->first->closure, found->second};
+  return {found->first->closure, found->second, found->first->route};
 }
 
-void ClosureCache::insert(KeyView key, std::shared_ptr<const Closure> closure) {
-  add({Key(key.begin(), key.end()), std::move(closure), std::nullopt});
+void ClosureCache::insert(KeyView key, std::shared_ptr<const Closure> closure, Route route) {
+  add({Key(key.begin(), key.end()), std::move(closure), std::nullopt, route});
 }
 
-void ClosureCache::insert(Progression progression, std::shared_ptr<const Closure> closure) {
+void ClosureCache::insert(Progression progression, std::shared_ptr<const Closure> closure,
+                          Route route) {
   Key base = progression.base;
-  add({std::move(base), std::move(closure), std::move(progression)});
+  add({std::move(base), std::move(closure), std::move(progression), route});
 }
 
 void ClosureCache::add(Entry entry) {
@@ -100,6 +101,11 @@ void ClosureCache::drop(Position entry) {
 void ClosureCache::count_failure() {
   std::lock_guard lock(mutex_);
   ++counts_.failures;
+}
+
+void ClosureCache::count_run(Route route) {
+  std::lock_guard lock(mutex_);
+  ++counts_.runs[static_cast<size_t>(route)];
 }
 
 void ClosureCache::count_eager_run() {

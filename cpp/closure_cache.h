@@ -1,6 +1,7 @@
 // The closures of one session: bounded by count and bytes, the least recently used go first.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -40,19 +41,25 @@ struct Progression {
   int64_t step_of(KeyView key) const;
 };
 
+// What a Run is to a decoder; in the order of ROUTES in settings.py.
+enum class Route { kGeneral, kPrefill, kDecode };
+inline constexpr size_t kRoutes = 3;
+
 class ClosureCache {
  public:
   struct Found {
     std::shared_ptr<const Closure> closure;  // null for a miss
     int64_t step = 0;
+    Route route = Route::kGeneral;
   };
   struct Counts {
     uint64_t hits = 0;
     uint64_t misses = 0;  // keys that were not there, whether a trace followed or not
     uint64_t traces = 0;
     uint64_t evictions = 0;
-    uint64_t failures = 0;    // traces and replays that failed, each followed by an eager Run
-    uint64_t eager_runs = 0;  // Runs, or parts of one, that went step by step
+    uint64_t failures = 0;  // traces and replays that failed, each followed by an eager Run
+    std::array<uint64_t, kRoutes> runs{};  // that a closure served whole, by route
+    uint64_t eager_runs = 0;               // Runs, or parts of one, that went step by step
   };
 
   ClosureCache(size_t max_closures, size_t max_bytes)
@@ -60,12 +67,13 @@ class ClosureCache {
 
   // Counts a hit or a miss. No allocation.
   Found find(KeyView key);
-  void insert(KeyView key, std::shared_ptr<const Closure> closure);
-  void insert(Progression progression, std::shared_ptr<const Closure> closure);
+  void insert(KeyView key, std::shared_ptr<const Closure> closure, Route route = Route::kGeneral);
+  void insert(Progression progression, std::shared_ptr<const Closure> closure, Route route);
   void erase(KeyView key);
   void clear();
 
   void count_failure();
+  void count_run(Route route);
   void count_eager_run();
   Counts counts() const;
   size_t size() const;
@@ -76,6 +84,7 @@ class ClosureCache {
     Key key;  // of a progression: its base
     std::shared_ptr<const Closure> closure;
     std::optional<Progression> progression;
+    Route route;
   };
   using Position = std::list<Entry>::iterator;
 

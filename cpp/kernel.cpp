@@ -149,8 +149,9 @@ bool Kernel::run_closure(OrtKernelContext* context) {
   }
   build_key();
   std::vector<mx::array> outputs;
+  ClosureCache::Found found;
   try {
-    auto found = closures_->find(key_);
+    found = closures_->find(key_);
     if (found.closure == nullptr) found = trace();
     if (found.closure == nullptr) return false;
     check_indices(found);
@@ -168,6 +169,7 @@ bool Kernel::run_closure(OrtKernelContext* context) {
     return false;
   }
   failures_in_a_row_ = 0;
+  closures_->count_run(found.route);
   publish(context, std::move(outputs));
   return true;
 }
@@ -180,6 +182,7 @@ ClosureCache::Found Kernel::trace() {
   std::vector<mx::array> outputs;
   std::vector<IndexCheck> checks;
   bool serves_progression = false;
+  Route route = Route::kGeneral;
   const bool is_traced = with_python([&] {
     nb::list inputs;
     for (const auto& p : placeholders) inputs.append(nb::cast(p));
@@ -188,6 +191,7 @@ ClosureCache::Found Kernel::trace() {
     serves_progression = nb::isinstance<nb::bool_>(made);
     if (made.is_none() || serves_progression) return false;
     for (nb::handle output : made) outputs.push_back(nb::cast<mx::array>(output));
+    route = static_cast<Route>(nb::cast<int>(plan_.get().attr("route")));
     for (nb::handle check : plan_.get().attr("checks")) {
       checks.push_back({nb::cast<size_t>(check.attr("position")),
                         Line{nb::cast<int64_t>(check.attr("size")), 0}});
@@ -199,8 +203,8 @@ ClosureCache::Found Kernel::trace() {
   if (!is_traced) return {};
   for (auto& output : outputs) output = row_major(output);
   auto closure = Closure::capture(placeholders, outputs, facts_.threads, std::move(checks));
-  closures_->insert(key_, closure);
-  return {closure, 0};
+  closures_->insert(key_, closure, route);
+  return {closure, 0, route};
 }
 
 void Kernel::check_indices(const ClosureCache::Found& found) const {

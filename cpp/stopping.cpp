@@ -17,6 +17,8 @@ using Clock = std::chrono::steady_clock;
 // How often a Run takes the GIL to ask Python for signals. A shorter one never does.
 constexpr auto kListenEvery = std::chrono::milliseconds(50);
 
+std::atomic<long> g_signal_checks{0};
+
 thread_local Stoppable* t_scope = nullptr;
 
 // Signals are Python's main thread's to handle.
@@ -47,18 +49,21 @@ void Stoppable::look() const {
 }
 
 void Stoppable::listen() {
-  if (!is_main_thread_ || Clock::now() < next_listen_) return;
-  with_python([] {
-    if (PyErr_CheckSignals() == 0) return;
+  if (!is_main_thread_ || Clock::now() < next_listen_ || !python_is_usable()) return;
+  g_signal_checks.fetch_add(1, std::memory_order_relaxed);
+  nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) {
     nb::python_error error;  // of the handler, and taken from Python here
     if (error.matches(PyExc_KeyboardInterrupt)) {
       throw Stopped("ort_mlx: this Run was interrupted from the keyboard");
     }
-    throw Stopped(std::string("ort_mlx: this Run was ended by a signal: ") +
-                  error_from_python(error).what());
-  });
+    throw Stopped("ort_mlx: this Run was ended by a signal: " +
+                  std::string(error_from_python(error).what()));
+  }
   next_listen_ = Clock::now() + kListenEvery;
 }
+
+long signal_checks() { return g_signal_checks.load(std::memory_order_relaxed); }
 
 void check_stopped() {
   if (t_scope == nullptr) return;

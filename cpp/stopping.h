@@ -48,4 +48,8 @@ class Stoppable {
 // Throws Stopped when the Run of this thread was asked to stop. Cheap: once for every kernel.
 void check_stopped();
 
+// How often long Runs asked Python for signals, since the library was loaded. They are not among
+// `python_entries`, since how long a Run takes is the machine's doing too.
+long signal_checks();
+
 }  // namespace ort_mlx

@@ -66,6 +66,11 @@ def unite(samples: Sequence[Closure], steps: Sequence[int], checks: Sequence[Seq
     One closure for the progression that the samples were traced at; RuntimeError says why not.
     """
 
+def row_major(value: mlx.core.array) -> mlx.core.array:
+    """
+    The elements in row-major order, as an output has them; an empty array is left alone.
+    """
+
 @overload
 def placeholder(like: mlx.core.array) -> mlx.core.array:
     """An array of the same shape and dtype without data, to trace with."""
@@ -83,7 +88,7 @@ class ClosureCache:
 
     def insert(self, key: bytes, closure: Closure) -> None: ...
 
-    def insert_progression(self, base: Sequence[int], change: Sequence[int], last: int, closure: Closure) -> None:
+    def insert_progression(self, base: Sequence[int], change: Sequence[int], last: int, closure: Closure, route: int) -> None:
         """Serve the keys base, base + change, ... up to `last` steps on."""
 
     def clear(self) -> None: ...

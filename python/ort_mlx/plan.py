@@ -21,6 +21,7 @@ from .node import Constant, Graph
 from .placement import may_be_host_input, place, untraceable
 from .progression import Progressions
 from .records import host_value
+from .routes import Caches, Route
 from .running import Cancelled, TooLong
 from .timings import Timings
 from .tracing import NotTraceable, tracing
@@ -33,8 +34,7 @@ _KEPT: Final = 8  # the last reasons of each kind that a report shows
 class PlanSettings:
     """What a session decides for its plans."""
 
-    compiles: bool = True  # whether closures are used at all
-    decodes: bool = True  # whether one closure may serve a progression of keys
+    routes: frozenset[Route] = frozenset(Route)  # that are compiled
     fuses: bool = False  # whether MLX's compiler fuses them, which pays on a GPU
     threads: int = 0  # of the CPU backend; 0 for all
     timings: Timings = field(default_factory=Timings)
@@ -87,8 +87,11 @@ class Plan:
         self._array_slots = [s for i in self.array_inputs if (s := slots[i]) is not None]
 
         self.reasons = tuple(untraceable(self.block))
-        self.is_traceable = settings.compiles and not self.reasons
+        self.is_traceable = bool(settings.routes) and not self.reasons
         self._closures = closures
+        self._caches = Caches(self.block, self._array_slots)
+        self.route = Route.GENERAL  # of the last trace
+        self._uncompiled: set[tuple[int, ...]] = set()  # keys of a route that is not compiled
         self.checks: list[Check] = []  # of the last translation
         self.progressions = Progressions(closures, settings.threads)
         self.failures: deque[str] = deque(maxlen=_KEPT)
@@ -212,7 +215,8 @@ class Plan:
         except InputError as error:
             self._doubt = error
         except TooLong as error:
-            self._remember_too_long(key, str(error))
+            self._takes_stretches = True
+            self._remember(self._too_long, key, str(error))
         except NotTraceable as error:
             self.is_traceable = False
             self.reasons = (str(error),)
@@ -224,24 +228,39 @@ class Plan:
         if tuple(key) in self._too_long:
             self._takes_stretches = True
             return None
-        if self._settings.decodes and self.progressions.serve(
-            key, placeholders, host_values, self._sample
+        if tuple(key) in self._uncompiled:
+            return None
+        if Route.DECODE in self._settings.routes and self.progressions.serve(
+            key, placeholders, host_values, self._sample, self._route_of_progression
         ):
             return True
-        return self._traced(placeholders, host_values)
+        outputs = self._traced(placeholders, host_values)
+        self.route = self._caches.route(placeholders, outputs)
+        if Route.DECODE not in self._settings.routes and self.route is Route.DECODE:
+            self.route = Route.GENERAL
+        if self.route not in self._settings.routes:
+            self._remember(self._uncompiled, key, f"the route {self.route.name.lower()} is off")
+            return None
+        return outputs
 
-    def _remember_too_long(self, key: list[int], reason: str) -> None:
-        if len(self._too_long) >= _KEPT_KEYS:
-            self._too_long.clear()
-        self._too_long.add(tuple(key))
-        self._takes_stretches = True
+    def _route_of_progression(self) -> Route | None:
+        """A progression is decoding unless it is one of prefills."""
+        route = Route.PREFILL if self.route is Route.PREFILL else Route.DECODE
+        return route if route in self._settings.routes else None
+
+    def _remember(self, keys: set[tuple[int, ...]], key: list[int], reason: str) -> None:
+        if len(keys) >= _KEPT_KEYS:
+            keys.clear()
+        keys.add(tuple(key))
         if reason not in self.reasons:
             self.reasons = (*self.reasons, reason)
 
     def _sample(
         self, placeholders: list[mx.array], host_values: HostRecords
     ) -> tuple[list[mx.array], list[Check]]:
-        return self._traced(placeholders, host_values), self.checks
+        outputs = self._traced(placeholders, host_values)
+        self.route = self._caches.route(placeholders, outputs)
+        return outputs, self.checks
 
     def _traced(self, placeholders: list[mx.array], host_values: HostRecords) -> list[mx.array]:
         def translate(*arrays: mx.array) -> list[mx.array]:
@@ -271,7 +290,9 @@ class Plan:
 
     def _run(self, arrays: list[mx.array], host_values: HostRecords) -> list[mx.array]:
         wants_stretches = self._takes_stretches or not self.is_traceable
-        in_stretches = wants_stretches and self._settings.compiles and self._backoff.may_try()
+        in_stretches = (
+            wants_stretches and Route.GENERAL in self._settings.routes and self._backoff.may_try()
+        )
         if in_stretches:
             try:
                 outputs = self._outputs(self._stretches, arrays, host_values)

@@ -23,6 +23,7 @@ from .bounds import Check
 from .dtypes import ONNX_NAMES
 from .errors import OrtMlxError
 from .guards import HostRecords
+from .routes import Route
 from .running import Cancelled
 from .trail import Trail, recording, require_linear
 
@@ -150,7 +151,12 @@ class Progressions:
         self.reasons: deque[str] = deque(maxlen=_KEPT)
 
     def serve(
-        self, key: Words, arrays: list[mx.array], host_values: HostRecords, translate: Translate
+        self,
+        key: Words,
+        arrays: list[mx.array],
+        host_values: HostRecords,
+        translate: Translate,
+        route: Callable[[], Route | None],
     ) -> bool:
         """Make a closure for the progression that this key continues, if there is one.
 
@@ -159,6 +165,7 @@ class Progressions:
             arrays: placeholders for the array inputs.
             host_values: the host inputs.
             translate: traces the plan, on placeholders and host values.
+            route: of the last trace; None when its Runs are not to be compiled.
         """
         change = self._change(key)
         if change is None or not self._may_try(change):
@@ -176,7 +183,9 @@ class Progressions:
             except (OrtMlxError, RuntimeError, ValueError) as error:
                 reason = str(error)
                 continue
-            self._closures.insert_progression(list(key), list(change), last, closure)
+            if (taken := route()) is None:
+                return False
+            self._closures.insert_progression(list(key), list(change), last, closure, taken)
             self._refused.pop(change, None)
             self._expect(key, change, last)
             return True

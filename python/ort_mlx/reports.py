@@ -68,7 +68,7 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Closure hits, misses, traces, evictions, failures and eager Runs so far."""
+        """Closure hits, misses, traces, evictions, failures, and Runs by route so far."""
         return dict(self.closures.counts())
 
     @property

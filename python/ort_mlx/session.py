@@ -21,6 +21,7 @@ from .plan import Plan, PlanSettings
 from .records import graph_of
 from .registry import ML, MS
 from .reports import LeftNode, Report
+from .routes import Route
 
 # ORT's severities, which the native layer forwards messages with.
 INFO: Final = 1
@@ -173,8 +174,7 @@ class EpSession:
         with timings.timed("snapshot"):
             graph = graph_of(record)
         plan_settings = PlanSettings(
-            compiles=bool(self.options.routes),
-            decodes="decode" in self.options.routes,
+            routes=frozenset(Route[name.upper()] for name in self.options.routes),
             fuses=self._is_fused,
             threads=self.options.threads,
             timings=timings,

@@ -15,7 +15,7 @@ from .errors import OptionError
 
 DEVICES: Final = ("auto", "gpu", "cpu")
 SWITCH: Final = ("auto", "on", "off")
-ROUTES: Final = ("general", "decode")
+ROUTES: Final = ("general", "prefill", "decode")  # in the order of the native layer
 
 # The factory gives this to sessions that select us by device, as an ORT policy does too; asking by
 # name, or with any option of our own, is a choice somebody made.
@@ -41,7 +41,11 @@ class Options:
         "also take groups of nodes that only do shape arithmetic, which cost more than they give",
     )
     routes: tuple[str, ...] = _option(
-        ROUTES, "ways to compile a partition; with none of them every Run is eager", ROUTES
+        ROUTES,
+        "which Runs are compiled: prefill and decode are those that append to a key/value cache, "
+        "more rows than one or one; the others are general. Without decode each step of it is "
+        "compiled by itself, as general; other Runs of a route left out go step by step",
+        ROUTES,
     )
     fuse: str = _option(
         "auto", "let MLX's compiler fuse closures: auto does on Metal, where that is quick", SWITCH

@@ -16,6 +16,7 @@ class NotTraceable(OrtMlxError):
 class _State(threading.local):
     active = False
     unrolled = 0
+    appended = 0
 
 
 _state = _State()
@@ -32,10 +33,22 @@ def unrolled(steps: int) -> int:
     return _state.unrolled
 
 
+def note_appended(rows: int) -> None:
+    """Say that the trace writes this many rows into a key/value cache."""
+    _state.appended = max(_state.appended, rows)
+
+
+def appended() -> int:
+    """The most rows that the last trace writes into a cache; 0 when it has none."""
+    return _state.appended
+
+
 @contextmanager
 def tracing() -> Iterator[None]:
     """Mark the enclosed translation as a trace."""
     before = _state.active, _state.unrolled
+    if not _state.active:
+        _state.appended = 0
     _state.active, _state.unrolled = True, 0
     try:
         yield

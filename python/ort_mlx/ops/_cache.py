@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from ..tracing import note_appended
+
 
 class Cache(NamedTuple):
     """Keys and values as attention sees them, with the absolute position of every row."""
@@ -41,6 +43,7 @@ def write(
     MLX does not look at where it writes: a start that leaves no room is moved back. In a circular
     cache rows go on from its beginning instead.
     """
+    note_appended(rows.shape[axis])
     room = cache.shape[axis] - rows.shape[axis]
     if not circular:
         if room == 0:
@@ -91,6 +94,7 @@ def slide(
 
     Attention sees the old rows and all new ones; what stays is decided by the total alone.
     """
+    note_appended(key.shape[2])
     capacity = past_key.shape[2]
     rows = mx.arange(capacity)
     old = start - _resident(start, capacity, window)  # position of row 0 before and after
