@@ -54,10 +54,12 @@ NB_MODULE(_native, m) {
 
   nb::class_<Initializer>(m, "Initializer",
                           "A constant tensor of the model; readable while ORT's graph lives.")
-      .def_prop_ro("dtype", &Initializer::dtype, "ONNX element type code.")
+      .def_prop_ro("dtype", &Initializer::dtype, "ONNX Runtime's element type code.")
       .def_prop_ro("shape", &Initializer::shape)
-      .def_prop_ro("nbytes", &Initializer::nbytes, "0 when MLX has no array of this type.")
-      .def("bytes", &Initializer::bytes, "A copy of the bytes, row-major.")
+      .def_prop_ro("nbytes", &Initializer::nbytes,
+                   "In ONNX Runtime's memory; 0 when no array can hold this type.")
+      .def("bytes", &Initializer::bytes,
+           "A copy of the elements in the dtype that holds them, row-major.")
       .def("to_mlx", &Initializer::to_mlx, "A copy as an mx.array.");
 
   nb::class_<Closure>(m, "Closure", "A captured MLX graph, replayed on other inputs.")

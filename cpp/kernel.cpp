@@ -9,23 +9,13 @@
 #include <optional>
 
 #include "boundary.h"
-#include "dtype.h"
+#include "snapshot.h"
 
 namespace ort_mlx {
 
 namespace {
 
 constexpr unsigned kMaxBackoffShift = 10;
-
-size_t count_of(const TensorView& tensor) {
-  size_t n = 1;
-  for (size_t i = 0; i < tensor.rank; ++i) n *= static_cast<size_t>(tensor.dims[i]);
-  return n;
-}
-
-size_t byte_size(const TensorView& tensor) {
-  return mlx_dtype(tensor.dtype).value().size() * count_of(tensor);
-}
 
 // The first value that is not in [-size, size).
 template <class T>
@@ -130,7 +120,7 @@ std::vector<mx::array> Kernel::wrapped_inputs() const {
 nb::tuple Kernel::record_of(const TensorView& view) {
   nb::list dims;
   for (size_t i = 0; i < view.rank; ++i) dims.append(view.dims[i]);
-  return nb::make_tuple(view.dtype, nb::tuple(dims), nb::bytes(view.bytes, byte_size(view)));
+  return nb::make_tuple(view.dtype, nb::tuple(dims), held_bytes(view));
 }
 
 nb::list Kernel::host_values() const {
@@ -177,7 +167,7 @@ bool Kernel::run_closure(OrtKernelContext* context) {
 ClosureCache::Found Kernel::trace() {
   std::vector<mx::array> placeholders;
   for (const TensorView& view : arrays_) {
-    placeholders.push_back(make_placeholder(shape_of(view), mlx_dtype(view.dtype).value()));
+    placeholders.push_back(make_placeholder(shape_of(view), type_of(view).held));
   }
   std::vector<mx::array> outputs;
   std::vector<IndexCheck> checks;
@@ -211,8 +201,8 @@ void Kernel::check_indices(const ClosureCache::Found& found) const {
   for (const IndexCheck& check : found.closure->checks()) {
     const TensorView& view = arrays_.at(check.input);
     const int64_t size = check.size.at(found.step);
-    const auto outside = view.dtype == onnx_dtype(mx::int64) ? first_outside<int64_t>(view, size)
-                                                             : first_outside<int32_t>(view, size);
+    const auto outside = type_of(view).held == mx::int64 ? first_outside<int64_t>(view, size)
+                                                         : first_outside<int32_t>(view, size);
     if (!outside) continue;
     throw Error(kInvalidArgument, "ort_mlx: index " + std::to_string(*outside) +
                                       " is out of range for an axis of " + std::to_string(size) +

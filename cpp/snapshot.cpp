@@ -2,7 +2,7 @@
 
 #include <nanobind/stl/string.h>
 
-#include "dtype.h"
+#include "narrow.h"
 
 namespace ort_mlx {
 
@@ -27,22 +27,25 @@ nb::tuple tuple_of(const std::vector<T>& items) {
 
 }  // namespace
 
+nb::bytes held_bytes(const TensorView& tensor) {
+  const ElementType type = type_of(tensor);
+  const size_t count = count_of(tensor);
+  if (!type.is_narrow()) return nb::bytes(tensor.bytes, byte_size(tensor));
+  std::vector<char> held(count * type.held.size());
+  unpack_narrow(type, tensor.bytes, count, held.data());
+  return nb::bytes(held.data(), held.size());
+}
+
 nb::tuple Initializer::shape() const { return tuple_of(dims_); }
 
-size_t Initializer::nbytes() const {
-  auto dtype = mlx_dtype(view_.dtype);
-  if (!dtype) return 0;
-  size_t n = dtype->size();
-  for (int64_t dim : dims_) n *= static_cast<size_t>(dim);
-  return n;
-}
+size_t Initializer::nbytes() const { return element_type(view_.dtype) ? byte_size(view_) : 0; }
 
 const TensorView& Initializer::checked() const {
   if (!*alive_) throw Error(kRuntimeException, "ort_mlx: an initializer was read too late");
   return view_;
 }
 
-nb::bytes Initializer::bytes() const { return nb::bytes(checked().bytes, nbytes()); }
+nb::bytes Initializer::bytes() const { return held_bytes(checked()); }
 
 mx::array Initializer::to_mlx() const { return copy_in(checked()); }
 
@@ -168,7 +171,7 @@ nb::object Snapshot::attribute(const OrtOpAttr* attribute) {
       TensorView view{};
       ort_.check(api::GetTensorElementTypeAndShapeDataReference, value.get(), &view.dtype,
                  &view.dims, &view.rank);
-      if (view.dtype == kStringType) return nb::none();
+      if (!element_type(view.dtype)) return nb::none();
       ort_.check(api::GetTensorData, value.get(), &view.bytes);
       Initializer tensor(view, alive_);
       return nb::make_tuple(tensor.dtype(), tensor.shape(), tensor.bytes());

@@ -16,6 +16,9 @@ namespace ort_mlx {
 
 namespace nb = nanobind;
 
+// A copy of the elements as host values have them, in the dtype that holds them.
+nb::bytes held_bytes(const TensorView& tensor);
+
 // An initializer as Python sees it: what it is, and its bytes while ORT's graph lives.
 class Initializer {
  public:
@@ -29,7 +32,7 @@ class Initializer {
 
   int dtype() const { return view_.dtype; }
   nb::tuple shape() const;
-  size_t nbytes() const;  // 0 for element types that are not a whole number of bytes, and strings
+  size_t nbytes() const;  // in ORT's memory; 0 for element types that no array can hold
   nb::bytes bytes() const;
   mx::array to_mlx() const;
 

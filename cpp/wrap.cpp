@@ -7,38 +7,28 @@
 #include <string>
 
 #include "borrowed.h"
-#include "dtype.h"
+#include "narrow.h"
 
 namespace ort_mlx {
-
-namespace {
-
-mx::Dtype required_dtype(int onnx) {
-  if (auto dtype = mlx_dtype(onnx)) return *dtype;
-  throw Error(kNotImplemented,
-              "ort_mlx: MLX has no array of ONNX element type " + std::to_string(onnx));
-}
-
-size_t bytes_of(const mx::Shape& shape, mx::Dtype dtype) {
-  size_t n = dtype.size();
-  for (auto dim : shape) n *= static_cast<size_t>(dim);
-  return n;
-}
-
-mx::array copy_of(const void* bytes, const mx::Shape& shape, mx::Dtype dtype) {
-  const size_t n = bytes_of(shape, dtype);
-  mx::array made(mx::allocator::malloc(n), shape, dtype);
-  if (n != 0) std::memcpy(made.data<char>(), bytes, n);
-  boundary_bytes().copied_in += n;
-  return made;
-}
-
-}  // namespace
 
 BoundaryBytes& boundary_bytes() {
   static BoundaryBytes counts;
   return counts;
 }
+
+size_t count_of(const TensorView& tensor) {
+  size_t n = 1;
+  for (size_t i = 0; i < tensor.rank; ++i) n *= static_cast<size_t>(tensor.dims[i]);
+  return n;
+}
+
+ElementType type_of(const TensorView& tensor) {
+  if (auto type = element_type(tensor.dtype)) return *type;
+  throw Error(kNotImplemented,
+              "ort_mlx: MLX has no array of element type " + std::to_string(tensor.dtype));
+}
+
+size_t byte_size(const TensorView& tensor) { return type_of(tensor).bytes(count_of(tensor)); }
 
 mx::Shape shape_of(const TensorView& tensor) {
   mx::Shape shape;
@@ -62,19 +52,29 @@ TensorView view_of(const Runtime& ort, const OrtValue* value) {
 }
 
 mx::array copy_in(const TensorView& tensor) {
-  return copy_of(tensor.bytes, shape_of(tensor), required_dtype(tensor.dtype));
+  const ElementType type = type_of(tensor);
+  const size_t count = count_of(tensor);
+  const size_t n = count * type.held.size();
+  mx::array made(mx::allocator::malloc(n), shape_of(tensor), type.held);
+  if (type.is_narrow()) {
+    unpack_narrow(type, tensor.bytes, count, made.data<char>());
+  } else if (n != 0) {
+    std::memcpy(made.data<char>(), tensor.bytes, n);
+  }
+  boundary_bytes().copied_in += n;
+  return made;
 }
 
 mx::array wrap(const TensorView& tensor, mx::Device device) {
-  const mx::Dtype dtype = required_dtype(tensor.dtype);
+  const ElementType type = type_of(tensor);
+  const size_t n = byte_size(tensor);
+  if (n == 0 || type.is_narrow()) return copy_in(tensor);
   const mx::Shape shape = shape_of(tensor);
-  const size_t n = bytes_of(shape, dtype);
-  if (n == 0) return copy_of(tensor.bytes, shape, dtype);
   if (device == mx::Device::gpu) {
-    return mx::array(const_cast<void*>(tensor.bytes), shape, dtype, [](void*) {});
+    return mx::array(const_cast<void*>(tensor.bytes), shape, type.held, [](void*) {});
   }
   boundary_bytes().wrapped += n;
-  return mx::array(borrowed(tensor.bytes), shape, dtype);
+  return mx::array(borrowed(tensor.bytes), shape, type.held);
 }
 
 mx::array row_major(const mx::array& value) {
@@ -96,7 +96,9 @@ OrtValue* output(const Runtime& ort, OrtKernelContext* context, size_t index,
 void* output_memory(const Runtime& ort, OrtKernelContext* context, size_t index,
                     const mx::Shape& shape, mx::Dtype dtype) {
   OrtValue* out = output(ort, context, index, shape);
-  if (out == nullptr || view_of(ort, out).dtype != onnx_dtype(dtype)) return nullptr;
+  if (out == nullptr) return nullptr;
+  const ElementType type = type_of(view_of(ort, out));
+  if (type.is_narrow() || type.held != dtype) return nullptr;
   void* bytes = nullptr;
   ort.check(api::GetTensorMutableData, out, &bytes);
   return bytes;
@@ -106,14 +108,19 @@ void copy_out(const Runtime& ort, OrtKernelContext* context, size_t index, const
   OrtValue* out = output(ort, context, index, value.shape());
   if (out == nullptr) return;  // nobody reads it
   const TensorView target = view_of(ort, out);
-  if (onnx_dtype(value.dtype()) != target.dtype) {
+  const ElementType type = type_of(target);
+  if (value.dtype() != type.held) {
     throw Error(kRuntimeException, "ort_mlx: output " + std::to_string(index) +
                                        " was computed with another element type than the model's");
   }
   void* bytes = nullptr;
   ort.check(api::GetTensorMutableData, out, &bytes);
   if (value.nbytes() == 0 || value.data<char>() == bytes) return;
-  std::memcpy(bytes, value.data<char>(), value.nbytes());
+  if (type.is_narrow()) {
+    pack_narrow(type, value.data<char>(), value.size(), bytes);
+  } else {
+    std::memcpy(bytes, value.data<char>(), value.nbytes());
+  }
   boundary_bytes().copied_out += value.nbytes();
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "dtype.h"
 #include "ort.h"
 
 namespace ort_mlx {
@@ -15,12 +16,21 @@ namespace mx = mlx::core;
 // What a tensor is, without its owner.
 struct TensorView {
   const void* bytes;
-  int dtype;  // ONNX element type
+  int dtype;  // ORT element type
   const int64_t* dims;
   size_t rank;
 };
 
 TensorView view_of(const Runtime& ort, const OrtValue* value);
+
+// The number of elements.
+size_t count_of(const TensorView& tensor);
+
+// How the elements are laid out. Throws for a type that no MLX array can hold.
+ElementType type_of(const TensorView& tensor);
+
+// The size in ORT's memory.
+size_t byte_size(const TensorView& tensor);
 
 // Throws for a dimension that MLX cannot index.
 mx::Shape shape_of(const TensorView& tensor);
@@ -35,10 +45,10 @@ BoundaryBytes& boundary_bytes();
 
 // An array over the tensor's memory. On the CPU backend it is the memory itself, never copied and
 // never written, and the caller keeps it alive; elsewhere MLX adopts it where the backend allows,
-// else copies.
+// else copies. Narrow types are unpacked, which copies.
 mx::array wrap(const TensorView& tensor, mx::Device device);
 
-// An array with a copy of the tensor's memory.
+// An array with a copy of the tensor's elements.
 mx::array copy_in(const TensorView& tensor);
 
 // The elements in row-major order, as an output has them. An empty array is left alone: on a GPU

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import mlx.core as mx
 
 from . import _native
-from .dtypes import MLX_DTYPES, ONNX_CODES, ONNX_NAMES
+from .dtypes import MLX_DTYPES, ORT_CODES, ORT_NAMES
 from .errors import OrtMlxError
 from .node import Node, Value
 from .registry import Claim, OpDef, Prepare, op
@@ -121,7 +121,7 @@ class Inference:
         self, inputs: list[tuple[int, Dims | None] | None], attributes: dict[str, Any]
     ) -> list[tuple[int, list[int] | None, list[str]]]:
         """Element type, sizes (-1 for a symbol) and symbols of each output."""
-        given = [None if i is None else (ONNX_NAMES[i[0]], i[1]) for i in inputs]
+        given = [None if i is None else (ORT_NAMES[i[0]], i[1]) for i in inputs]
         return [_encoded(dtype, dims) for dtype, dims in self._inferred(given, attributes)]
 
     def claim(self, users: Claim | None) -> Claim:
@@ -225,6 +225,6 @@ def _dim(size: int, symbols: Mapping[int, str]) -> int | str | None:
 
 def _encoded(dtype: str, dims: Dims | None) -> tuple[int, list[int] | None, list[str]]:
     if dims is None:
-        return ONNX_CODES[dtype], None, []
+        return ORT_CODES[dtype], None, []
     sizes = [d if isinstance(d, int) else -1 for d in dims]
-    return ONNX_CODES[dtype], sizes, [d if isinstance(d, str) else "" for d in dims]
+    return ORT_CODES[dtype], sizes, [d if isinstance(d, str) else "" for d in dims]

@@ -15,6 +15,7 @@ from . import dtypes, registry
 from .registry import OpDef, Param
 
 _SET_NAMES: Final = {
+    dtypes.EVERY: "any or narrow",
     dtypes.ANY: "any",
     dtypes.NUMERIC: "numeric",
     dtypes.FLOATS: "floats",

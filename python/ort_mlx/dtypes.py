@@ -10,7 +10,7 @@ from typing import Final
 
 import mlx.core as mx
 
-# ONNX TensorProto.DataType, which ORT's ONNXTensorElementDataType repeats.
+# ONNX TensorProto.DataType, as attributes such as the `to` of a Cast have it.
 ONNX_NAMES: Final[dict[int, str]] = {
     0: "undefined",
     1: "float32",
@@ -42,7 +42,12 @@ ONNX_NAMES: Final[dict[int, str]] = {
 }
 ONNX_CODES: Final[dict[str, int]] = {name: code for code, name in ONNX_NAMES.items()}
 
-# The dtypes an MLX array can hold as they are.
+# ORT's ONNXTensorElementDataType, which numbers the last three otherwise.
+ORT_NAMES: Final[dict[int, str]] = {**ONNX_NAMES, 24: "uint2", 25: "int2", 26: "float8e8m0"}
+ORT_CODES: Final[dict[str, int]] = {name: code for code, name in ORT_NAMES.items()}
+
+# The MLX dtype that holds each ONNX dtype; a wider one for those that MLX lacks. The native
+# layer unpacks and packs them (cpp/narrow.cpp), so no packed byte is seen here.
 MLX_DTYPES: Final[dict[str, mx.Dtype]] = {
     "bool": mx.bool_,
     "uint8": mx.uint8,
@@ -57,8 +62,22 @@ MLX_DTYPES: Final[dict[str, mx.Dtype]] = {
     "bfloat16": mx.bfloat16,
     "float32": mx.float32,
     "float64": mx.float64,
+    "float8e4m3fn": mx.float16,
+    "float8e4m3fnuz": mx.float16,
+    "float8e5m2": mx.float16,
+    "float8e5m2fnuz": mx.float16,
+    "uint4": mx.uint8,
+    "int4": mx.int8,
+    "float4e2m1": mx.float16,
+    "float8e8m0": mx.bfloat16,
+    "uint2": mx.uint8,
+    "int2": mx.int8,
 }
 
+FLOAT8: Final = frozenset({"float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"})
+NARROW_FLOATS: Final = FLOAT8 | {"float4e2m1", "float8e8m0"}
+NARROW_INTS: Final = frozenset({"int4", "uint4", "int2", "uint2"})
+NARROW: Final = NARROW_FLOATS | NARROW_INTS
 HALVES: Final = frozenset({"float16", "bfloat16"})
 FLOATS: Final = frozenset({"float32", "float16", "bfloat16", "float64"})
 SINGLES: Final = frozenset({"float32", "float16", "bfloat16"})
@@ -69,15 +88,21 @@ INDICES: Final = frozenset({"int32", "int64"})
 NUMERIC: Final = FLOATS | INTS
 BOOL: Final = frozenset({"bool"})
 ANY: Final = NUMERIC | BOOL
+EVERY: Final = ANY | NARROW  # for ops that only move elements around
 
 
 def mlx_dtype(onnx_code: int) -> mx.Dtype:
-    """The MLX dtype of an ONNX TensorProto.DataType code, such as the `to` of a Cast.
+    """The MLX dtype that holds an ONNX TensorProto.DataType code, such as the `to` of a Cast.
 
     Raises:
-        ValueError: MLX has no array of that type.
+        ValueError: no MLX array can hold that type.
     """
     name = ONNX_NAMES.get(onnx_code, str(onnx_code))
     if name not in MLX_DTYPES:
         raise ValueError(f"MLX has no array of type {name}")
     return MLX_DTYPES[name]
+
+
+def name_of(dtype: mx.Dtype) -> str:
+    """The ONNX name of an MLX dtype, which numpy shares but for bfloat16."""
+    return str(dtype).removeprefix("mlx.core.")

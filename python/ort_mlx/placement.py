@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from .blocks import ABSENT, Block, Step
-from .dtypes import FLOATS
+from .dtypes import FLOATS, NARROW
 from .node import Value
 from .safety import EAGER
 
@@ -66,7 +66,7 @@ def untraceable(block: Block) -> Iterator[str]:
 
 def may_be_host_input(value: Value) -> bool:
     """Whether a kernel input looks like a shape, an axis, a bound or a switch, not like data."""
-    if value.rank is None or value.rank > 1:
+    if value.rank is None or value.rank > 1 or value.dtype in NARROW:
         return False
     if value.dtype not in FLOATS:
         return True

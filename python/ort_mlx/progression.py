@@ -20,7 +20,7 @@ import numpy as np
 from . import _native
 from .attempts import Backoff
 from .bounds import Check
-from .dtypes import ONNX_NAMES
+from .dtypes import ORT_NAMES
 from .errors import OrtMlxError
 from .guards import HostRecords
 from .routes import Route
@@ -70,7 +70,7 @@ class KeyLayout:
 
 
 def _item_size(code: int) -> int:
-    name = ONNX_NAMES[code]
+    name = ORT_NAMES[code]
     return 2 if name == "bfloat16" else int(np.dtype(name).itemsize)
 
 

@@ -11,8 +11,8 @@ import mlx.core as mx
 import numpy as np
 
 from . import _native
-from .dtypes import ONNX_NAMES
-from .hosts import BFloat16Copy, HostValue
+from .dtypes import MLX_DTYPES, ORT_NAMES, name_of
+from .hosts import BFloat16Copy, HostValue, array_of
 from .node import Constant, Graph, Node, Value
 
 
@@ -50,18 +50,18 @@ def graph_of(record: tuple[Any, ...]) -> Graph:
 
 
 def host_value(dtype: int, shape: tuple[int, ...], raw: bytes) -> HostValue:
-    """A numpy array of an ONNX element type; bfloat16, which numpy lacks, becomes float32."""
-    name = ONNX_NAMES[dtype]
-    if name == "bfloat16":
+    """A numpy array of the dtype that holds an ORT element type; float32 for bfloat16."""
+    held = MLX_DTYPES[ORT_NAMES[dtype]]
+    if held == mx.bfloat16:
         bits = np.frombuffer(raw, np.uint16).astype(np.uint32) << 16
         return bits.view(np.float32).reshape(shape).view(BFloat16Copy)
-    return np.frombuffer(raw, np.dtype(name)).reshape(shape)
+    return np.frombuffer(raw, name_of(held)).reshape(shape)
 
 
 def _value(
     name: str, dtype: int, dims: tuple[Any, ...] | None, initializer: _native.Initializer | None
 ) -> Value:
-    return Value(name, ONNX_NAMES.get(dtype, "undefined"), dims, _constant(initializer))
+    return Value(name, ORT_NAMES.get(dtype, "undefined"), dims, _constant(initializer))
 
 
 def _constant(initializer: _native.Initializer | None) -> Constant | None:
@@ -75,13 +75,12 @@ def _constant(initializer: _native.Initializer | None) -> Constant | None:
     def load_array() -> mx.array:
         return initializer.to_mlx()
 
-    return Constant(ONNX_NAMES.get(dtype, "undefined"), shape, initializer.nbytes, load, load_array)
+    return Constant(ORT_NAMES.get(dtype, "undefined"), shape, initializer.nbytes, load, load_array)
 
 
 def _attribute(value: Any) -> Any:
     if isinstance(value, tuple) and len(value) == 3 and isinstance(value[2], bytes):
         made = host_value(*value)
         # numpy has no bfloat16; MLX has, and ops only pass the tensor on.
-        is_bfloat16 = ONNX_NAMES[value[0]] == "bfloat16"
-        return mx.array(made).astype(mx.bfloat16) if is_bfloat16 else made
+        return array_of(made) if isinstance(made, BFloat16Copy) else made
     return value

@@ -14,6 +14,7 @@ import mlx.core as mx
 
 from . import _native, compat, settings
 from .claim import Rules, bind, reasons_against
+from .dtypes import NARROW
 from .errors import DeviceError
 from .node import Graph, Node
 from .partition import Partition, partition
@@ -241,7 +242,7 @@ def _drops_initializers(nodes: list[Node], device: str) -> bool:
             if value is None or value.constant is None or opdef is None:
                 continue
             param = opdef.param(index)
-            if param is not None and param.is_prepared:
+            if value.dtype in NARROW or (param is not None and param.is_prepared):
                 prepared += value.constant.nbytes
             else:
                 kept += value.constant.nbytes

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
@@ -17,7 +15,6 @@ from conformance.outcomes import (
     FAILED,
     PASSED,
     REFUSED,
-    SKIPPED,
     WRONG,
     Outcome,
     difference,
@@ -26,11 +23,9 @@ from conformance.outcomes import (
 from conformance.retarget import retarget
 from conformance.trials import Trial, Values
 from ort_mlx import registry
+from support.edges import run_session
 
 _COMMON: Final = frozenset(range(1, 14)) - {8} | {16}  # dtypes of TensorProto that MLX has
-_NUMPY: Final = frozenset(range(1, 14))  # those that ORT's Python takes as they are
-_PACKED: Final = frozenset(range(21, 24)) | {25, 26}  # several elements in a byte
-
 _RANDOM: Final = frozenset(d.name for d in registry.all_ops() if not d.deterministic)
 
 
@@ -133,11 +128,8 @@ def _attempt(
         made(session)
     except Exception as error:  # ORT raises a type for each of its codes
         return REFUSED, [], one_line(error)
-    dtypes = [_dtype(o.type) for o in model.graph.output]
-    if any(d in _PACKED for d in dtypes):
-        return SKIPPED, [], "several elements in a byte"
     try:
-        return PASSED, [_run(session, feed, dtypes) for feed in feeds], ""
+        return PASSED, [_run(session, feed) for feed in feeds], ""
     except Exception as error:
         return FAILED, [], one_line(error)
 
@@ -172,42 +164,13 @@ def _feed(graph: onnx.GraphProto, inputs: Values) -> dict[str, Any]:
 def _value(x: Any, kind: onnx.TypeProto) -> Any:
     if x is None:
         raise InexpressibleError("an absent optional value")
-    if kind.WhichOneof("value") != "tensor_type":
-        return x
-    dtype = kind.tensor_type.elem_type
-    if dtype in _NUMPY:
-        return np.asarray(x)
-    if dtype in _PACKED:
-        raise InexpressibleError("several elements in a byte")
-    array = np.ascontiguousarray(x).reshape(np.shape(x))
-    bits = array.view(np.uint16 if array.itemsize == 2 else np.uint8)
-    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, dtype)
+    return np.asarray(x) if kind.WhichOneof("value") == "tensor_type" else x
 
 
-def _run(session: Any, feed: dict[str, Any], dtypes: list[int]) -> Values:
-    plain = all(d in _NUMPY for d in dtypes)
-    if plain and not any(isinstance(v, ort.OrtValue) for v in feed.values()):
-        return list(session.run(None, feed))
-    values = {k: v if isinstance(v, ort.OrtValue) else _as_value(v) for k, v in feed.items()}
-    found = session.run_with_ort_values(None, values)
-    return [_as_numpy(y, d) for y, d in zip(found, dtypes, strict=True)]
-
-
-def _as_value(v: Any) -> Any:
-    return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(v).reshape(v.shape))
-
-
-def _as_numpy(value: Any, dtype: int) -> Any:
-    if dtype in _NUMPY or not value.is_tensor():
-        return value.numpy()
-    # numpy lacks the dtype, so ORT's Python only gives the address.
-    kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(dtype))
-    raw = ctypes.string_at(value.data_ptr(), kind.itemsize * math.prod(value.shape()))
-    return np.frombuffer(raw, kind).reshape(value.shape())
-
-
-def _dtype(kind: onnx.TypeProto) -> int:
-    return kind.tensor_type.elem_type if kind.WhichOneof("value") == "tensor_type" else 1
+def _run(session: Any, feed: dict[str, Any]) -> Values:
+    if all(isinstance(v, np.ndarray) for v in feed.values()):
+        return run_session(session, feed)
+    return list(session.run(None, feed))
 
 
 def _dtypes(graph: onnx.GraphProto) -> Iterator[int]:

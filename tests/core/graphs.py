@@ -52,7 +52,7 @@ def model(
     versions = domains if isinstance(domains, Mapping) else dict.fromkeys(domains, 1)
     imports = [helper.make_opsetid(d, v) for d, v in {"": opset, **versions}.items()]
     made = helper.make_model(graph, opset_imports=imports, functions=list(functions))
-    made.ir_version = 10
+    made.ir_version = max(10, min(helper.find_min_ir_version_for(imports[:1]), 13))
     helper.set_model_props(made, dict(metadata or {}))
     return made.SerializeToString()
 

@@ -86,7 +86,7 @@ def test_no_reason_means_claimed() -> None:
         ),
         (made(value("x"), None, value("z")), "input 2 is not translated"),
         (made(None), "input 'x' is missing"),
-        (made(value("x", "int4")), "'x' is of type int4, which MLX has no array for"),
+        (made(value("x", "int4")), "input 'x' of type int4 is not translated"),
         (made(value("x", "string")), "'x' is of type string, which MLX has no array for"),
         (made(value("x", "undefined", None)), "'x' is not a tensor"),
         (made(gamma=2.5), "`gamma`=2.5 is not translated"),

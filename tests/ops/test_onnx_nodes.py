@@ -5,15 +5,12 @@ A test is claimed, and then its outputs have to be the expected ones, or decline
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import math
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -22,6 +19,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 import ort_mlx
 from ort_mlx import registry
+from support.edges import run_session
 from support.ep import Ep
 from support.placement import assert_placed, mlx_session, placement
 from support.references import TOLERANCES
@@ -122,31 +120,14 @@ def _cpu_takes(model: onnx.ModelProto) -> bool:
 
 
 def _run(session: Any, inputs: Any) -> list[Any]:
-    feed = {
-        entry.name: _ort_value(_array(x))
-        for entry, x in zip(session.get_inputs(), inputs, strict=False)
-    }
-    return [_numpy(y) for y in session.run_with_ort_values(None, feed)]
+    return run_session(
+        session,
+        {entry.name: _array(x) for entry, x in zip(session.get_inputs(), inputs, strict=False)},
+    )
 
 
 def _array(x: Any) -> Any:
     return onnx.numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else np.asarray(x)
-
-
-def _ort_value(x: Any) -> Any:
-    if x.dtype == ml_dtypes.bfloat16:
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(
-            x.view(np.uint16), onnx.TensorProto.BFLOAT16
-        )
-    return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(x).reshape(x.shape))
-
-
-def _numpy(y: Any) -> Any:
-    if y.data_type() != "tensor(bfloat16)":
-        return y.numpy()
-    # numpy has no bfloat16 of its own, so ORT's Python only gives the address.
-    raw = ctypes.string_at(y.data_ptr(), 2 * math.prod(y.shape()))
-    return np.frombuffer(raw, ml_dtypes.bfloat16).reshape(y.shape())
 
 
 def _compare(got: Any, want: Any, rtol: float, atol: float) -> None:

@@ -22,14 +22,13 @@ import mlx.core as mx
 import numpy as np
 import onnx
 import onnx.helper as oh
-from numpy.typing import NDArray
 
 from ort_mlx import registry
-from ort_mlx.dtypes import MLX_DTYPES, ONNX_CODES
+from ort_mlx.dtypes import MLX_DTYPES, NARROW_FLOATS, ONNX_CODES
 from ort_mlx.registry import ML, MS, OpDef
 from support import schemas
+from support.edges import Array, cast_array, numpy_dtype
 
-Array = NDArray[Any]
 Make = Callable[[np.random.Generator, tuple[int, ...], np.dtype[Any]], Array]
 
 HALVES: Final = ("float16", "bfloat16")
@@ -75,7 +74,10 @@ class Input:
         """Whether the values fit a dtype."""
         if self.dtype is not None or self.make is None or dtype in ("float32", "float64", *HALVES):
             return True
-        low, high = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        if dtype in NARROW_FLOATS:
+            return True
+        limits = ml_dtypes.iinfo("uint2" if dtype == "bool" else dtype)
+        low, high = (0, 1) if dtype == "bool" else (limits.min, limits.max)
         return self.whole and low <= self.lowest and self.highest <= high
 
     def array(self, seed: int, dtype: str, turn: int) -> Array:
@@ -86,11 +88,6 @@ class Input:
         assert self.make is not None
         rng = np.random.default_rng([seed, turn])
         return np.asarray(self.make(rng, self.sizes(turn), numpy_dtype(self.dtype or dtype)))
-
-
-def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The numpy dtype of an ONNX name."""
-    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
 
 
 def rand(
@@ -107,8 +104,8 @@ def rand(
             most = 10 if high is None else math.ceil(high)
             return rng.integers(least, max(most, least + 1), sizes).astype(kind)
         if low is None and high is None:
-            return rng.standard_normal(sizes).astype(kind)
-        return rng.uniform(low or 0, 1 if high is None else high, sizes).astype(kind)
+            return cast_array(rng.standard_normal(sizes), kind)
+        return cast_array(rng.uniform(low or 0, 1 if high is None else high, sizes), kind)
 
     return Input(shape, make, dtype)
 
@@ -119,7 +116,7 @@ def values(given: Any, then: Any = None, dtype: str | None = None) -> Input:
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     return Input(
         array.shape,
-        lambda rng, sizes, kind: array.astype(kind),
+        lambda rng, sizes, kind: cast_array(array, kind),
         dtype,
         whole=bool(finite.size == array.size and np.all(np.mod(finite, 1) == 0)),
         lowest=float(finite.min()) if finite.size else 0,

@@ -77,6 +77,13 @@ DISPUTES: Final[tuple[Dispute, ...]] = (
         )
         for op in ("Softmax", "LogSoftmax", "Hardmax")
     ),
+    *(
+        Dispute(op, ORT, "no text says how a float is rounded to so few bits", f"{t}-rounded")
+        for op in ("Cast", "CastLike")
+        for t in ("int4", "int2")
+    ),
+    Dispute("Cast", ONNX, "what rounds to more than FLT_MAX is infinite", "float8e5m2-edges0"),
+    Dispute("Cast", ORT, "powers saturate below E8M0_MIN and above E8M0_MAX, or are NaN", "power"),
     Dispute("BatchNormalization", ORT, "epsilon is added to the variance", "epsilon", opset=9),
     Dispute("DynamicQuantizeLinear", ORT, "a range of zero leaves the scale open", "zeros"),
     Dispute("LpNormalization", ORT, "the 1-norm is the sum of absolute values", "p=1"),

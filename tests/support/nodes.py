@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import mlx.core as mx
-import numpy as np
 import onnx
 
-from ort_mlx import hosts
+from ort_mlx.claim import bind
 from ort_mlx.dtypes import ONNX_NAMES
 from ort_mlx.node import Constant, Node, Value
 from support import schemas
 from support.case import Array, Case, Dim
+from support.edges import onnx_name, to_mlx
 
 
 def node_of(c: Case, version: int, dtype: str) -> Node:
@@ -23,11 +22,14 @@ def node_of(c: Case, version: int, dtype: str) -> Node:
         None if a is None else _value(f"x{i}", a, x.shape, x.constant)
         for i, (x, a) in enumerate(zip(c.inputs, c.arrays(dtype, 0), strict=True))
     ]
-    made = ONNX_NAMES[c.attributes["dtype"]] if "dtype" in c.attributes else dtype
-    outputs = [Value(f"y{i}", made, None) if wanted else None for i, wanted in enumerate(c.outputs)]
+    result = ONNX_NAMES[c.attributes["dtype"]] if "dtype" in c.attributes else dtype
+    outputs = [
+        Value(f"y{i}", result, None) if wanted else None for i, wanted in enumerate(c.outputs)
+    ]
     attributes = dict(_defaults(c, version))
     attributes |= {k: _attribute(v) for k, v in c.attributes.items()}
-    return Node(0, "node", c.domain, c.op_type, version, tuple(values), tuple(outputs), attributes)
+    made = Node(0, "node", c.domain, c.op_type, version, tuple(values), tuple(outputs), attributes)
+    return bind(made)[0]
 
 
 def _defaults(c: Case, version: int) -> dict[str, Any]:
@@ -48,15 +50,8 @@ def _value(name: str, a: Array, shape: tuple[int | Dim, ...], constant: bool) ->
     dims = tuple(str(d) if isinstance(d, Dim) else d for d in shape)
     made = None
     if constant:
-        made = Constant(a.dtype.name, a.shape, a.nbytes, lambda: a, lambda: to_mlx(a))
-    return Value(name, a.dtype.name, dims, made)
-
-
-def to_mlx(a: Array) -> mx.array:
-    """An array as MLX has it."""
-    if a.dtype == ml_dtypes.bfloat16:
-        return mx.array(a.astype(np.float32)).astype(mx.bfloat16)
-    return hosts.array_of(np.asarray(a))
+        made = Constant(onnx_name(a.dtype), a.shape, a.nbytes, lambda: a, lambda: to_mlx(a))
+    return Value(name, onnx_name(a.dtype), dims, made)
 
 
 def call(c: Case, version: int, dtype: str) -> tuple[Callable[..., Any], list[list[mx.array]]]:

@@ -13,6 +13,7 @@ import onnxruntime as ort
 from onnx.reference import ReferenceEvaluator
 
 from support.case import HALVES, MS, Array, Case
+from support.edges import run_session
 
 Feed = Mapping[str, Array]
 Answers = dict[str, list[Array]]
@@ -51,7 +52,7 @@ def ort_cpu(model: onnx.ModelProto, feed: Feed) -> list[Array]:
     session = ort.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    return [np.asarray(y) for y in session.run(None, dict(feed))]
+    return [np.asarray(y) for y in run_session(session, feed)]
 
 
 def onnx_reference(model: onnx.ModelProto, feed: Feed) -> list[Array]:

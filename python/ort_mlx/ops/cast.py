@@ -1,7 +1,7 @@
 """Cast, CastLike and BitCast.
 
 Sources: the ONNX operators of the same names; MLX `astype` and `view`. `saturate` and `round_mode`
-only act on the 8-bit floats, which MLX has not, so those targets are declined.
+only act on the 8-bit floats.
 """
 
 from __future__ import annotations
@@ -10,52 +10,64 @@ from collections.abc import Iterator
 
 import mlx.core as mx
 
-from ..dtypes import MLX_DTYPES, ONNX_NAMES, mlx_dtype
+from ..dtypes import EVERY, MLX_DTYPES, NARROW, ONNX_NAMES, mlx_dtype
 from ..node import Node
 from ..registry import op
 from ..safety import SHAPELESS
+from ._narrow import narrow
 
 
 @op("Cast", since=(6, 9, 13), safety=SHAPELESS)
 def cast_6(input: mx.array, *, to: int) -> mx.array:
-    return _converted(input, mlx_dtype(to))
+    return input.astype(mlx_dtype(to))
 
 
-@op("Cast", since=(19, 21, 23), safety=SHAPELESS)
+@op("Cast", since=(19, 21, 23), types={"input": EVERY})
 def cast_19(input: mx.array, *, to: int, saturate: int = 1) -> mx.array:
-    return _converted(input, mlx_dtype(to))
+    return cast(input, to=to, saturate=saturate)
 
 
-@op("Cast", since=(24, 25, 28), safety=SHAPELESS)
+@op("Cast", since=(24, 25, 28), types={"input": EVERY})
 def cast(input: mx.array, *, to: int, saturate: int = 1, round_mode: str = "up") -> mx.array:
-    return _converted(input, mlx_dtype(to))
+    return _converted(input, ONNX_NAMES[to], saturate, round_mode)
 
 
 @op("CastLike", since=(15,), safety=SHAPELESS)
 def cast_like_15(input: mx.array, target_type: mx.array) -> mx.array:
-    return _converted(input, target_type.dtype)
+    return input.astype(target_type.dtype)
 
 
-@op("CastLike", since=(19, 21, 23), safety=SHAPELESS)
-def cast_like_19(input: mx.array, target_type: mx.array, *, saturate: int = 1) -> mx.array:
-    return _converted(input, target_type.dtype)
-
-
-@op("CastLike", since=(24, 25), safety=SHAPELESS)
-def cast_like(
-    input: mx.array, target_type: mx.array, *, saturate: int = 1, round_mode: str = "up"
+@op("CastLike", since=(19, 21, 23), types={"input": EVERY, "target_type": EVERY})
+def cast_like_19(
+    input: mx.array, target_type: mx.array, *, saturate: int = 1, node: Node
 ) -> mx.array:
-    return _converted(input, target_type.dtype)
+    return cast_like(input, target_type, saturate=saturate, node=node)
 
 
-def _converted(x: mx.array, dtype: mx.Dtype) -> mx.array:
-    return x.astype(dtype)
+@op("CastLike", since=(24, 25), types={"input": EVERY, "target_type": EVERY})
+def cast_like(
+    input: mx.array,
+    target_type: mx.array,
+    *,
+    saturate: int = 1,
+    round_mode: str = "up",
+    node: Node,
+) -> mx.array:
+    return _converted(input, node.dtype("target_type") or "float32", saturate, round_mode)
+
+
+def _converted(x: mx.array, name: str, saturate: int, round_mode: str) -> mx.array:
+    if name in NARROW:
+        return narrow(x, name, saturate=saturate, round_mode=round_mode)
+    return x.astype(MLX_DTYPES[name])
 
 
 def _bit_cast_claim(node: Node) -> Iterator[str]:
     target, source = ONNX_NAMES.get(node.attr("to"), ""), node.dtype("input") or ""
     sizes = {MLX_DTYPES[name].size for name in (source, target) if name in MLX_DTYPES}
-    if len(sizes) > 1:
+    if target in NARROW:
+        yield f"the bits of {target}"
+    elif len(sizes) > 1:
         yield "the element sizes differ"
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import mlx.core as mx
 
+from ..dtypes import EVERY, MLX_DTYPES
 from ..execute import BoundBody
 from ..hosts import HostBool, HostInt, HostInts, Tensor, host_array, to_device, to_host
 from ..node import Node
@@ -29,7 +30,7 @@ def if_(cond: HostBool, *, then_branch: BoundBody, else_branch: BoundBody) -> tu
     return (then_branch if cond else else_branch)()
 
 
-@op("Loop", since=(1, 11, 13, 16, 19, 21, 23, 24, 25))
+@op("Loop", since=(1, 11, 13, 16, 19, 21, 23, 24, 25), types={"v_initial": EVERY})
 def loop(
     m: HostInt | None,
     cond: HostBool | None,
@@ -65,7 +66,7 @@ def loop(
 def _empty(shape: Sequence[object] | None, dtype: str) -> mx.array:
     """What a scan output of no iterations is; an unknown dimension counts as 0."""
     dims = [d if isinstance(d, int) else 0 for d in shape or ()]
-    return mx.zeros([0, *dims], dtype=getattr(mx, "bool_" if dtype == "bool" else dtype))
+    return mx.zeros([0, *dims], dtype=MLX_DTYPES[dtype])
 
 
 def _scan_claim(node: Node) -> Iterator[str]:
@@ -73,7 +74,12 @@ def _scan_claim(node: Node) -> Iterator[str]:
         yield "an input is omitted"
 
 
-@op("Scan", since=(9, 11, 16, 19, 21, 23, 24, 25), claim=_scan_claim)
+@op(
+    "Scan",
+    since=(9, 11, 16, 19, 21, 23, 24, 25),
+    types={"initial_state_and_scan_inputs": EVERY},
+    claim=_scan_claim,
+)
 def scan(
     *initial_state_and_scan_inputs: mx.array,
     body: BoundBody,

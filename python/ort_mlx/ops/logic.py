@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import mlx.core as mx
 
-from ..dtypes import ANY, BOOL, FLOATS, INTS, NUMERIC
+from ..dtypes import ANY, BOOL, FLOAT8, FLOATS, INTS, NUMERIC
 from ..node import Node
 from ..registry import op
 from ..safety import SHAPELESS
@@ -69,12 +69,12 @@ def bit_shift(x: mx.array, y: mx.array, *, direction: str) -> mx.array:
     return mx.where(fits, mx.right_shift(x, amount), fill)
 
 
-@op("IsNaN", since=(9, 13, 20), types={"x": FLOATS}, safety=SHAPELESS)
+@op("IsNaN", since=(9, 13, 20), types={"x": FLOATS | FLOAT8}, safety=SHAPELESS)
 def is_nan(x: mx.array) -> mx.array:
     return mx.isnan(x)
 
 
-@op("IsInf", since=(10, 20), types={"x": FLOATS}, safety=SHAPELESS)
+@op("IsInf", since=(10, 20), types={"x": FLOATS | FLOAT8}, safety=SHAPELESS)
 def is_inf(x: mx.array, *, detect_negative: int = 1, detect_positive: int = 1) -> mx.array:
     found = mx.zeros_like(x).astype(mx.bool_)
     if detect_positive:

@@ -5,12 +5,17 @@ Sources: ONNX Pad, CenterCropPad; mlx.core.pad.
 
 from __future__ import annotations
 
+from typing import Final
+
 import mlx.core as mx
 
-from ..dtypes import FLOATS, INDICES
+from ..dtypes import EVERY, FLOATS, INDICES
 from ..hosts import HostInts
 from ..registry import op
 from ._shapes import Pads, normalize_axes, pad_pairs
+
+# float8e8m0 has no zero to pad with.
+_TYPES: Final = EVERY - {"float8e8m0"}
 
 
 def _border(x: mx.array, axis: int, start: int, stop: int, mode: str) -> mx.array:
@@ -72,7 +77,7 @@ def pad_11(
     return pad_array(data, pad_pairs(pads, data.ndim), mode, constant_value)
 
 
-@op("Pad", since=(18, 19, 21, 23, 24, 25))
+@op("Pad", since=(18, 19, 21, 23, 24, 25), types={"data": _TYPES, "constant_value": _TYPES})
 def pad(
     data: mx.array,
     pads: HostInts,

@@ -12,6 +12,7 @@ from typing import Final
 
 import mlx.core as mx
 
+from ..dtypes import name_of
 from ..hosts import HostArray
 from ..node import Node
 from ..registry import MS, op
@@ -42,7 +43,7 @@ def requantize(
     return saturate(
         total.astype(mx.float32) * (factor / scalar(out_scale).astype(mx.float32)),
         None if out_zero is None else scalar(out_zero),
-        dtype,
+        name_of(dtype),
     )
 
 
@@ -231,7 +232,7 @@ def qlinear_mul(
     # ORT adds the zero point before it rounds, which decides where ties go.
     if c_zero_point is not None:
         y = y + scalar(c_zero_point).astype(mx.float32)
-    return saturate(y, None, a.dtype)
+    return saturate(y, None, name_of(a.dtype))
 
 
 @op("QLinearSigmoid", domain=MS, since=(1,), types={"x": BYTES})

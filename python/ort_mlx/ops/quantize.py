@@ -10,38 +10,50 @@ from typing import Final
 
 import mlx.core as mx
 
-from ..dtypes import SINGLES, mlx_dtype
+from ..dtypes import (
+    FLOAT8,
+    MLX_DTYPES,
+    NARROW_FLOATS,
+    NARROW_INTS,
+    ONNX_NAMES,
+    SINGLES,
+    mlx_dtype,
+    name_of,
+)
+from ..node import Node
 from ..registry import MS, op
+from ._narrow import narrow, reach
 
 BYTES: Final = frozenset({"int8", "uint8"})
 QUANTIZED: Final = BYTES | frozenset({"int16", "uint16"})
 STORED: Final = QUANTIZED | frozenset({"int32"})
+NARROW_STORED: Final = NARROW_INTS | FLOAT8 | {"float4e2m1"}
 SCALES: Final = SINGLES
-_LIMITS: Final[dict[mx.Dtype, tuple[float, float]]] = {
-    mx.int8: (-128, 127),
-    mx.uint8: (0, 255),
-    mx.int16: (-32768, 32767),
-    mx.uint16: (0, 65535),
-}
 
 
 def quantize(x: mx.array, scale: mx.array, zero: mx.array | None, dtype: mx.Dtype) -> mx.array:
     """round(x / scale) + zero, saturated; the three must broadcast."""
-    return saturate(x.astype(mx.float32) / scale.astype(mx.float32), zero, dtype)
+    return saturate(_quotient(x, scale), zero, name_of(dtype))
 
 
-def saturate(x: mx.array, zero: mx.array | None, dtype: mx.Dtype) -> mx.array:
-    """round(x) + zero, saturated to the integer type."""
-    low, high = _LIMITS[dtype]
+def _quotient(x: mx.array, scale: mx.array) -> mx.array:
+    return x.astype(mx.float32) / scale.astype(mx.float32)
+
+
+def saturate(x: mx.array, zero: mx.array | None, name: str) -> mx.array:
+    """round(x) + zero, saturated to the integer type of this name."""
+    low, high = reach(name)
     y = mx.round(x)
     if zero is not None:
         y = y + zero.astype(mx.float32)
     # NaN becomes the smallest value, as in ORT.
-    return mx.minimum(mx.where(y > low, y, low), high).astype(dtype)
+    return mx.minimum(mx.where(y > low, y, low), high).astype(MLX_DTYPES[name])
 
 
 def dequantize(x: mx.array, scale: mx.array, zero: mx.array | None) -> mx.array:
-    """(x - zero) * scale in float32; the three must broadcast."""
+    """(x - zero) * scale in float32; the three must broadcast. Float types have no zero point."""
+    if mx.issubdtype(x.dtype, mx.floating):
+        return x.astype(mx.float32) * scale.astype(mx.float32)
     wide = x.astype(mx.int32)
     if zero is not None:
         wide = wide - zero.astype(mx.int32)
@@ -68,58 +80,63 @@ def spread(param: mx.array, x: mx.array, axis: int, block_size: int = 0) -> mx.a
 
 
 def _quantize(
+    node: Node,
     x: mx.array,
     y_scale: mx.array,
     y_zero_point: mx.array | None,
     axis: int,
-    block_size: int,
+    block_size: int = 0,
     output_dtype: int = 0,
+    saturates: int = 1,
 ) -> mx.array:
-    scale = spread(y_scale, x, axis, block_size)
-    if y_zero_point is None:
-        return quantize(x, scale, None, mlx_dtype(output_dtype) if output_dtype else mx.uint8)
-    return quantize(x, scale, spread(y_zero_point, x, axis, block_size), y_zero_point.dtype)
+    name = node.dtype("y_zero_point") or (ONNX_NAMES[output_dtype] if output_dtype else "uint8")
+    y = _quotient(x, spread(y_scale, x, axis, block_size))
+    zero = None if y_zero_point is None else spread(y_zero_point, x, axis, block_size)
+    if name in NARROW_FLOATS:
+        return narrow(y, name, saturate=saturates)
+    return saturate(y, zero, name)
 
 
 _QUANTIZE_TYPES: Final = {
     "x": SINGLES | {"int32"},
     "y_scale": SCALES,
-    "y_zero_point": QUANTIZED,
+    "y_zero_point": QUANTIZED | NARROW_STORED,
 }
 
 
 @op("QuantizeLinear", since=(10,), types=_QUANTIZE_TYPES)
 def quantize_linear_10(
-    x: mx.array, y_scale: mx.array, y_zero_point: mx.array | None = None
+    x: mx.array, y_scale: mx.array, y_zero_point: mx.array | None = None, *, node: Node
 ) -> mx.array:
-    return _quantize(x, y_scale, y_zero_point, 1, 0)
+    return _quantize(node, x, y_scale, y_zero_point, 1)
 
 
 @op("QuantizeLinear", since=(13,), types=_QUANTIZE_TYPES)
 def quantize_linear_13(
-    x: mx.array, y_scale: mx.array, y_zero_point: mx.array | None = None, *, axis: int = 1
+    x: mx.array,
+    y_scale: mx.array,
+    y_zero_point: mx.array | None = None,
+    *,
+    axis: int = 1,
+    node: Node,
 ) -> mx.array:
-    return _quantize(x, y_scale, y_zero_point, axis, 0)
+    return _quantize(node, x, y_scale, y_zero_point, axis)
 
 
-@op(
-    "QuantizeLinear",
-    since=(19,),
-    types=_QUANTIZE_TYPES,
-    fixed={"saturate": 1},
-)
+@op("QuantizeLinear", since=(19,), types=_QUANTIZE_TYPES)
 def quantize_linear_19(
-    x: mx.array, y_scale: mx.array, y_zero_point: mx.array | None = None, *, axis: int = 1
+    x: mx.array,
+    y_scale: mx.array,
+    y_zero_point: mx.array | None = None,
+    *,
+    axis: int = 1,
+    saturate: int = 1,
+    node: Node,
 ) -> mx.array:
-    return _quantize(x, y_scale, y_zero_point, axis, 0)
+    return _quantize(node, x, y_scale, y_zero_point, axis, saturates=saturate)
 
 
-@op(
-    "QuantizeLinear",
-    since=(21,),
-    types=_QUANTIZE_TYPES,
-    fixed={"saturate": 1},
-)
+@op("QuantizeLinear", since=(21,), types=_QUANTIZE_TYPES)
 def quantize_linear_21(
     x: mx.array,
     y_scale: mx.array,
@@ -128,17 +145,14 @@ def quantize_linear_21(
     axis: int = 1,
     block_size: int = 0,
     output_dtype: int = 0,
+    saturate: int = 1,
+    node: Node,
 ) -> mx.array:
-    return _quantize(x, y_scale, y_zero_point, axis, block_size, output_dtype)
+    return _quantize(node, x, y_scale, y_zero_point, axis, block_size, output_dtype, saturate)
 
 
 # `precision` asks for a division in float16, bfloat16 or float32; float32 is at least as precise.
-@op(
-    "QuantizeLinear",
-    since=(23, 24, 25, 28),
-    types=_QUANTIZE_TYPES,
-    fixed={"saturate": 1},
-)
+@op("QuantizeLinear", since=(23, 24, 25, 28), types=_QUANTIZE_TYPES)
 def quantize_linear(
     x: mx.array,
     y_scale: mx.array,
@@ -148,21 +162,23 @@ def quantize_linear(
     block_size: int = 0,
     output_dtype: int = 0,
     precision: int = 0,
+    saturate: int = 1,
+    node: Node,
 ) -> mx.array:
     del precision
-    return _quantize(x, y_scale, y_zero_point, axis, block_size, output_dtype)
+    return _quantize(node, x, y_scale, y_zero_point, axis, block_size, output_dtype, saturate)
 
 
-@op(
-    "QuantizeLinear",
-    domain=MS,
-    since=(1,),
-    types=_QUANTIZE_TYPES,
-)
+@op("QuantizeLinear", domain=MS, since=(1,), types=_QUANTIZE_TYPES)
 def quantize_linear_ms(
-    x: mx.array, y_scale: mx.array, y_zero_point: mx.array | None = None, *, axis: int | None = None
+    x: mx.array,
+    y_scale: mx.array,
+    y_zero_point: mx.array | None = None,
+    *,
+    axis: int | None = None,
+    node: Node,
 ) -> mx.array:
-    return _quantize(x, y_scale, y_zero_point, 1 if axis is None else axis, 0)
+    return _quantize(node, x, y_scale, y_zero_point, 1 if axis is None else axis)
 
 
 def _dequantize(
@@ -179,7 +195,11 @@ def _dequantize(
     return dequantize(x, scale, zero).astype(made)
 
 
-_DEQUANTIZE_TYPES: Final = {"x": STORED, "x_scale": SCALES, "x_zero_point": STORED}
+_DEQUANTIZE_TYPES: Final = {
+    "x": STORED | NARROW_STORED,
+    "x_scale": SCALES,
+    "x_zero_point": STORED | NARROW_STORED,
+}
 
 
 @op("DequantizeLinear", since=(10,), types=_DEQUANTIZE_TYPES)

@@ -9,6 +9,7 @@ import math
 
 import mlx.core as mx
 
+from ..dtypes import EVERY
 from ..hosts import HostInts
 from ..registry import op
 from ._shapes import broadcast_shape, resolve_reshape
@@ -19,12 +20,12 @@ def reshape_5(data: mx.array, shape: HostInts) -> mx.array:
     return mx.reshape(data, resolve_reshape(data.shape, shape, allowzero=False))
 
 
-@op("Reshape", since=(14, 19, 21, 23, 24, 25))
+@op("Reshape", since=(14, 19, 21, 23, 24, 25), types={"data": EVERY})
 def reshape(data: mx.array, shape: HostInts, *, allowzero: int = 0) -> mx.array:
     return mx.reshape(data, resolve_reshape(data.shape, shape, allowzero=bool(allowzero)))
 
 
-@op("Flatten", since=(1, 9, 11, 13, 21, 23, 24, 25))
+@op("Flatten", since=(1, 9, 11, 13, 21, 23, 24, 25), types={"input": EVERY})
 def flatten(input: mx.array, *, axis: int = 1) -> mx.array:
     if not -input.ndim <= axis <= input.ndim:
         raise ValueError(f"axis {axis} is out of range, got shape {input.shape}")

@@ -14,7 +14,7 @@ from typing import Final
 
 import mlx.core as mx
 
-from ..dtypes import INDICES
+from ..dtypes import EVERY, INDICES
 from ..node import Node
 from ..registry import op
 from ._cache import places, write
@@ -160,7 +160,7 @@ def _tensor_scatter_claim(node: Node) -> Iterator[str]:
 @op(
     "TensorScatter",
     since=(24,),
-    types={"write_indices": INDICES},
+    types={"past_cache": EVERY, "update": EVERY, "write_indices": INDICES},
     claim=_tensor_scatter_claim,
 )
 def tensor_scatter(

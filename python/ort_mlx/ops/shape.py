@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
+from ..dtypes import EVERY
 from ..hosts import HostInts, HostValue, host_array
 from ..node import Node
 from ..registry import op
@@ -21,17 +22,22 @@ def shape_1(data: mx.array) -> HostValue:
     return host_array(data.shape)
 
 
-@op("Shape", since=(15, 19, 21, 23, 24, 25))
+@op("Shape", since=(15, 19, 21, 23, 24, 25), types={"data": EVERY})
 def shape(data: mx.array, *, start: int = 0, end: int | None = None) -> HostValue:
     return host_array(data.shape[start:end])  # both clamp as Python's slices do
 
 
-@op("Size", since=(1, 13, 19, 21, 23, 24, 25))
+@op("Size", since=(1, 13, 19, 21, 23, 24, 25), types={"data": EVERY})
 def size(data: mx.array) -> HostValue:
     return host_array(data.size)
 
 
-@op("Identity", since=(1, 13, 14, 16, 19, 21, 23, 24, 25), safety=SHAPELESS)
+@op(
+    "Identity",
+    since=(1, 13, 14, 16, 19, 21, 23, 24, 25),
+    types={"input": EVERY},
+    safety=SHAPELESS,
+)
 def identity(input: mx.array) -> mx.array:
     return input
 
@@ -51,7 +57,7 @@ def squeeze_1(data: mx.array, *, axes: tuple[int, ...] | None = None) -> mx.arra
     return _squeeze(data, axes)
 
 
-@op("Squeeze", since=(13, 21, 23, 24, 25))
+@op("Squeeze", since=(13, 21, 23, 24, 25), types={"data": EVERY})
 def squeeze(data: mx.array, axes: HostInts | None = None) -> mx.array:
     return _squeeze(data, axes)
 
@@ -65,12 +71,12 @@ def unsqueeze_1(data: mx.array, *, axes: tuple[int, ...]) -> mx.array:
     return _unsqueeze(data, axes)
 
 
-@op("Unsqueeze", since=(13, 21, 23, 24, 25), safety=SHAPELESS)
+@op("Unsqueeze", since=(13, 21, 23, 24, 25), types={"data": EVERY}, safety=SHAPELESS)
 def unsqueeze(data: mx.array, axes: HostInts) -> mx.array:
     return _unsqueeze(data, axes)
 
 
-@op("Transpose", since=(1, 13, 21, 23, 24, 25), safety=SHAPELESS)
+@op("Transpose", since=(1, 13, 21, 23, 24, 25), types={"data": EVERY}, safety=SHAPELESS)
 def transpose(data: mx.array, *, perm: tuple[int, ...] | None = None) -> mx.array:
     return mx.transpose(data, perm)
 
