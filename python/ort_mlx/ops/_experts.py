@@ -131,13 +131,22 @@ def _route(
     return experts, weights
 
 
+def _as_matrices(rows: mx.array) -> mx.array:
+    """Each row as a matrix of one row.
+
+    By a reshape, since MLX's CUDA products of sorted groups go by the stride of that axis, which
+    is not the row's after an expansion.
+    """
+    return rows.reshape(rows.shape[0], 1, rows.shape[1])
+
+
 def dense_projection(weight: mx.array, bias: mx.array | None) -> Project:
     """Rows times their expert's weight [experts, out, in], and its bias."""
 
     def project(rows: mx.array, experts: mx.array, grouped: bool) -> mx.array:
         dtype = sum_dtype(rows.dtype)
         y = mx.gather_mm(
-            rows[:, None].astype(dtype),
+            _as_matrices(rows.astype(dtype)),
             weight.swapaxes(-1, -2).astype(dtype),
             rhs_indices=experts,
             sorted_indices=grouped,
@@ -153,7 +162,7 @@ def packed_projection(weight: Packed, bias: mx.array | None) -> Project:
     def project(rows: mx.array, experts: mx.array, grouped: bool) -> mx.array:
         dtype = sum_dtype(rows.dtype)
         y = mx.gather_qmm(
-            rows[:, None].astype(dtype),
+            _as_matrices(rows.astype(dtype)),
             weight.codes,
             weight.scales.astype(dtype),
             weight.biases.astype(dtype),
