@@ -39,7 +39,7 @@ def stub() -> str:
 def ops_page() -> str:
     """docs/ops.md."""
     from ort_mlx import registry
-    from ort_mlx.describe import attributes_of, inputs_of
+    from ort_mlx.describe import attributes_of, inputs_of, safety_text
 
     ops = registry.all_ops()
     domains: dict[str, list[registry.OpDef]] = {}
@@ -60,7 +60,7 @@ def ops_page() -> str:
         lines += ["| --- | --- | --- | --- | --- |"]
         for made in members:
             versions = ", ".join(str(v) for v in made.since)
-            cells = [made.name, versions, inputs_of(made), attributes_of(made), made.safety.name]
+            cells = [made.name, versions, inputs_of(made), attributes_of(made), safety_text(made)]
             lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"

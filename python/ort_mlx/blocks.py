@@ -46,6 +46,7 @@ class Step:
     returns_host: bool = False
     deterministic: bool = True
     safety: Safety = SHAPELESS
+    safety_reason: str = ""  # why this node allows less than others of its op
     reads_device: bool = False  # a host parameter takes a value that only the device knows
     on_host: bool = (
         False  # evaluated on the host: a host parameter needs it and its inputs are there
@@ -173,6 +174,7 @@ class BlockBuilder:
             self._prepare_jointly(node, positions, fn, arguments)
         bodies = {name: BlockBuilder(body, self).build() for name, body in node.bodies.items()}
         outputs = tuple(ABSENT if v is None else self._new(v) for v in node.outputs)
+        safety, safety_reason = opdef.safety_of(node)
         self.block.steps.append(
             Step(
                 label=str(node),
@@ -183,7 +185,8 @@ class BlockBuilder:
                 bodies=bodies,
                 returns_host=opdef.returns_host,
                 deterministic=opdef.deterministic,
-                safety=opdef.safety,
+                safety=safety,
+                safety_reason=safety_reason,
             )
         )
 

@@ -62,7 +62,7 @@ def run_ops(
         table = Table("domain", "operator", "versions", "safety", box=None)
         for made in registry.all_ops():
             versions = ", ".join(str(v) for v in made.since)
-            table.add_row(made.domain or "ai.onnx", made.name, versions, made.safety.name)
+            table.add_row(made.domain or "ai.onnx", made.name, versions, describe.safety_text(made))
         console.print(table)
         return
     found = [o for o in registry.all_ops() if o.name.lower() == name.lower()]

@@ -17,7 +17,7 @@ from . import _native
 from .dtypes import MLX_DTYPES, ORT_CODES, ORT_NAMES
 from .errors import OrtMlxError
 from .node import Node, Value
-from .registry import Claim, OpDef, Prepare, op
+from .registry import Claim, LessSafe, OpDef, Prepare, op
 from .safety import PER_SHAPE, Safety
 from .tracing import tracing
 
@@ -43,6 +43,7 @@ def custom_op(
     safety: Safety = PER_SHAPE,
     claim: Claim | None = None,
     prepare: Mapping[str | tuple[str, ...], Prepare] | None = None,
+    less_safe: LessSafe | None = None,
 ) -> Callable[[F], F]:
     """Make a Python function the operator `domain::name` of every model opened from now on.
 
@@ -63,6 +64,7 @@ def custom_op(
         safety: see docs/safety.md.
         claim: yields a sentence for each reason to decline a node.
         prepare: as in `ort_mlx.registry.op`.
+        less_safe: as in `ort_mlx.registry.op`.
 
     Raises:
         OrtMlxError: the domain or the name cannot be used, or is registered already.
@@ -84,6 +86,7 @@ def custom_op(
                 safety=safety,
                 claim=inference.claim(claim),
                 prepare=prepare,
+                less_safe=less_safe,
             )(fn)
         except ValueError as error:
             raise OrtMlxError(str(error)) from error

@@ -77,6 +77,9 @@ def _sentences(claim: Callable[..., Any], depth: int = 0) -> Iterator[str]:
 def _literal(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
         return str(node.value)
+    if isinstance(node, ast.Tuple):  # a lower safety, and when it holds
+        safety, reason = node.elts
+        return f"{ast.unparse(safety)} when {_literal(reason)}"
     if isinstance(node, ast.JoinedStr):
         return "".join(
             str(v.value) if isinstance(v, ast.Constant) else "{...}" for v in node.values
@@ -84,9 +87,16 @@ def _literal(node: ast.expr) -> str:
     return f"({ast.unparse(node)})"
 
 
+def safety_text(made: OpDef) -> str:
+    """The op's safety, and the forms of a node that have less."""
+    if made.less_safe is None:
+        return made.safety.name
+    return "; ".join([made.safety.name, *dict.fromkeys(_sentences(made.less_safe))])
+
+
 def op_text(made: OpDef) -> str:
     """Everything the registry knows of an op."""
-    lines = [f"{made}  versions {', '.join(str(v) for v in made.since)}  {made.safety.name}"]
+    lines = [f"{made}  versions {', '.join(str(v) for v in made.since)}  {safety_text(made)}"]
     lines += [f"  input      {_input_text(param)}" for param in made.params]
     lines.append(f"  attributes {attributes_of(made)}")
     lines += [f"  prepared   {name}, once per session" for name in made.prepare]

@@ -57,7 +57,7 @@ def untraceable(block: Block) -> Iterator[str]:
     """Why no closure can serve the block: each step that needs data, with its reason."""
     for step in block.steps:
         if step.safety is EAGER:
-            yield f"[{step.label}] its result depends on data"
+            yield f"[{step.label}] {step.safety_reason or 'its result depends on data'}"
         elif step.reads_device:
             yield f"[{step.label}] it needs a value on the host that the device computes"
         for body in step.bodies.values():

@@ -30,6 +30,7 @@ MS: Final = "com.microsoft"
 ML: Final = "ai.onnx.ml"
 
 Claim: TypeAlias = "Callable[[Node], Iterator[str]]"
+LessSafe: TypeAlias = "Callable[[Node], Iterator[tuple[Safety, str]]]"
 Prepare: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,6 +64,7 @@ class OpDef:
     claim: Claim | None = None
     prepare: Mapping[str | tuple[str, ...], Prepare] = field(default_factory=dict)
     deterministic: bool = True
+    less_safe: LessSafe | None = None
 
     def __str__(self) -> str:
         return f"{self.domain or 'ai.onnx'}::{self.name}"
@@ -108,6 +110,11 @@ class OpDef:
             for p in inspect.signature(self.fn).parameters.values()
             if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name not in _INJECTED
         }
+
+    def safety_of(self, node: Node) -> tuple[Safety, str]:
+        """What the op allows for a node, and why that is less than `safety`, if it is."""
+        found = () if self.less_safe is None else self.less_safe(node)
+        return min(found, default=(self.safety, ""))
 
     @cached_property
     def returns_host(self) -> bool:
@@ -156,6 +163,7 @@ def op(
     claim: Claim | None = None,
     prepare: Mapping[str | tuple[str, ...], Prepare] | None = None,
     deterministic: bool = True,
+    less_safe: LessSafe | None = None,
 ) -> Callable[[F], F]:
     """Register the decorated function as the translation of an ONNX operator.
 
@@ -172,6 +180,7 @@ def op(
             names is prepared together, by a function of the node and the values (None where the
             model omits one): the op gets the result as the first of them and None for the others.
         deterministic: False for random ops, which are never folded.
+        less_safe: yields a lower safety with a sentence for each form of the node that needs it.
     """
 
     def register(fn: F) -> F:
@@ -186,6 +195,7 @@ def op(
             claim=claim,
             prepare=prepare or {},
             deterministic=deterministic,
+            less_safe=less_safe,
         )
         for version in since:
             key = (domain, name, version)

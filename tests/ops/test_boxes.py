@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from support.case import MS, case, const, ints, loose, rand, values
+from support.case import MS, K, N, case, const, ints, loose, rand, values
 from support.ep import Ep
 from support.references import run_op
 
@@ -79,6 +79,17 @@ CASES = [
         for c in ("half_pixel", "output_half_pixel")
     ),
     case(
+        "RoiAlign",
+        rand(2, 3, 8, 7),
+        ROIS,
+        BATCH,
+        output_height=2,
+        output_width=3,
+        dtypes=["float32"],
+        tolerance=CLOSE,
+        id="samples-of-boxes",
+    ),
+    case(
         "MaxRoiPool",
         rand(2, 3, 8, 7),
         values([[0.0, 0.5, 0.5, 4.0, 5.0], [1.0, 1.0, 2.0, 3.0, 6.0]]),
@@ -86,6 +97,15 @@ CASES = [
         spatial_scale=1.0,
         dtypes=["float32"],
         reference=partial(run_op, "MaxRoiPool"),  # ORT has the older version only
+    ),
+    case(
+        "MaxRoiPool",
+        rand(2, N, K, 7),
+        const([[0.0, 0.5, 0.5, 1.0, 5.0], [1.0, 1.0, 1.0, 3.0, 1.0]]),
+        pooled_shape=[1, 3],
+        dtypes=["float32"],
+        reference=partial(run_op, "MaxRoiPool"),
+        id="constant-boxes",
     ),
     nms(ints([2], [5]), 0.5, 0.0),
     nms(ints([3]), 0.5, 0.55, opset=10, id="opset10"),

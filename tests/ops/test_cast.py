@@ -108,6 +108,8 @@ CASES += [
     ),
     case("CastLike", values(EDGES), rand(2, dtype="float8e4m3fn"), dtypes=SINGLE, saturate=0),
     case("CastLike", rand(N, M, low=0, high=2), rand(M, dtype="float8e8m0")),
+    case("Cast", rand(N, M), opset=19, to=onnx_code("float8e5m2"), id="opset19-float8"),
+    case("CastLike", rand(N, M), rand(2, dtype="float8e5m2"), opset=19, id="opset19-float8"),
 ]
 REFUSED = [
     (

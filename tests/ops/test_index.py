@@ -95,6 +95,7 @@ CASES = [
     ),
     case("Compress", rand(2, 3), values([True, False, True, True], dtype="bool"), id="flat"),
     case("Compress", rand(2, 3), values([False, False], dtype="bool"), axis=0, id="nothing"),
+    case("Compress", rand(N, 4), const([True, False, True], "bool"), axis=1, id="constant"),
     case("ReverseSequence", rand(4, 3, K), ints([4, 1, 2], [1, 3, 0])),
     case("ReverseSequence", rand(3, 4), ints([4, 1, 2]), batch_axis=0, time_axis=1),
 ]

@@ -26,7 +26,7 @@ from ort_mlx.safety import SHAPELESS
 from support import schemas
 from support.case import ROUNDS, Case, Dim
 from support.disputes import DISPUTES, Dispute
-from support.nodes import call
+from support.nodes import call, node_of, safety_of
 from support.references import answers, assert_close, comparable
 
 OPS = registry.all_ops()
@@ -122,6 +122,8 @@ def test_shapeless_ops_are_right_for_any_shape(o: OpDef) -> None:
     every = False
     for c in _cases_of(o):
         version, dtype = next(iter(c.variants()))
+        if safety_of(c) is not SHAPELESS:
+            continue
         run, (first, second) = call(c, version, dtype)
         if not all(a.size for a in (*first, *second)):
             continue
@@ -138,6 +140,18 @@ def test_shapeless_ops_are_right_for_any_shape(o: OpDef) -> None:
             assert got.shape == want.shape, str(c)
             np.testing.assert_allclose(_numpy(got), _numpy(want), 1e-4, 1e-5, err_msg=str(c))
     assert every, "no case changes every dimension"
+
+
+@pytest.mark.parametrize("o", [o for o in OPS if o.less_safe], ids=named)
+def test_every_lower_safety_has_a_case(o: OpDef) -> None:
+    assert o.less_safe is not None
+    nodes = [node_of(c, *next(iter(c.variants()))) for c in _cases_of(o)]
+    found = [list(o.less_safe(node)) for node in nodes]
+    assert all(safety < o.safety for reasons in found for safety, _ in reasons)
+    assert any(not reasons for reasons in found), "no case has the declared safety"
+    said = [reason for reasons in found for _, reason in reasons]
+    for pattern in _sentences(o.less_safe):
+        assert any(re.fullmatch(pattern, s) for s in said), f"no case has: {pattern}"
 
 
 @pytest.mark.parametrize("d", DISPUTES, ids=lambda d: f"{d.op_type}{d.part}")
@@ -203,6 +217,8 @@ def _sentences(claim: Callable[..., Any], seen: frozenset[Any] = frozenset()) ->
 
 
 def _pattern(value: ast.expr) -> str:
+    if isinstance(value, ast.Tuple):  # with a safety before it
+        value = value.elts[-1]
     if isinstance(value, ast.Constant):
         return re.escape(str(value.value))
     assert isinstance(value, ast.JoinedStr), "a reason is a literal or an f-string"

@@ -11,6 +11,7 @@ import onnx
 from ort_mlx.claim import bind
 from ort_mlx.dtypes import ONNX_NAMES
 from ort_mlx.node import Constant, Node, Value
+from ort_mlx.safety import Safety
 from support import schemas
 from support.case import Array, Case, Dim
 from support.edges import onnx_name, to_mlx
@@ -30,6 +31,11 @@ def node_of(c: Case, version: int, dtype: str) -> Node:
     attributes |= {k: _attribute(v) for k, v in c.attributes.items()}
     made = Node(0, "node", c.domain, c.op_type, version, tuple(values), tuple(outputs), attributes)
     return bind(made)[0]
+
+
+def safety_of(c: Case) -> Safety:
+    """What the op allows for the node of a case."""
+    return c.opdef.safety_of(node_of(c, *next(iter(c.variants()))))[0]
 
 
 def _defaults(c: Case, version: int) -> dict[str, Any]:

@@ -16,8 +16,9 @@ import mlx.core as mx
 
 from ..dtypes import FLOATS, INDICES, SINGLES
 from ..hosts import HostArray, HostFloat, HostInt, HostInts, HostValue, host_array, to_host
+from ..node import Node
 from ..registry import MS, op
-from ..safety import EAGER
+from ..safety import EAGER, Safety
 from ._sampling import image_rows, interpolate, linear_parts, read_rows, weighted_corners
 from ._windows import Ints
 
@@ -112,12 +113,16 @@ def _sample(
     return value, used[:, :, None, None]
 
 
-# With sampling_ratio 0 the number of samples is read from the boxes.
+def _by_boxes(node: Node) -> Iterator[tuple[Safety, str]]:
+    if node.attr("sampling_ratio", 0) <= 0:
+        yield EAGER, "sampling_ratio is 0: the boxes say how many samples there are"
+
+
 @op(
     "RoiAlign",
     since=(10,),
     types={"x": FLOATS, "rois": FLOATS, "batch_indices": INDICES},
-    safety=EAGER,
+    less_safe=_by_boxes,
 )
 def roi_align_10(
     x: mx.array,
@@ -138,7 +143,7 @@ def roi_align_10(
     "RoiAlign",
     since=(16, 22),
     types={"x": FLOATS, "rois": FLOATS, "batch_indices": INDICES},
-    safety=EAGER,
+    less_safe=_by_boxes,
 )
 def roi_align(
     x: mx.array,
@@ -156,7 +161,12 @@ def roi_align(
     return _roi_align(x, rois, batch_indices, half, mode, bins, sampling_ratio, spatial_scale)
 
 
-@op("MaxRoiPool", since=(1, 22), types={"x": FLOATS, "rois": FLOATS}, safety=EAGER)
+def _of_boxes(node: Node) -> Iterator[tuple[Safety, str]]:
+    if node.const("rois") is None:
+        yield EAGER, "the boxes are not a constant"
+
+
+@op("MaxRoiPool", since=(1, 22), types={"x": FLOATS, "rois": FLOATS}, less_safe=_of_boxes)
 def max_roi_pool(
     x: mx.array, rois: HostArray, *, pooled_shape: Ints, spatial_scale: float = 1.0
 ) -> mx.array:

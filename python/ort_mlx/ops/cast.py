@@ -13,7 +13,7 @@ import mlx.core as mx
 from ..dtypes import EVERY, MLX_DTYPES, NARROW, ONNX_NAMES, mlx_dtype
 from ..node import Node
 from ..registry import op
-from ..safety import SHAPELESS
+from ..safety import PER_SHAPE, SHAPELESS, Safety
 from ._narrow import narrow
 
 
@@ -22,12 +22,17 @@ def cast_6(input: mx.array, *, to: int) -> mx.array:
     return input.astype(mlx_dtype(to))
 
 
-@op("Cast", since=(19, 21, 23), types={"input": EVERY})
+def _to_narrow(node: Node) -> Iterator[tuple[Safety, str]]:
+    if ONNX_NAMES.get(node.attr("to")) in NARROW:
+        yield PER_SHAPE, "the target is a narrow type"
+
+
+@op("Cast", since=(19, 21, 23), types={"input": EVERY}, safety=SHAPELESS, less_safe=_to_narrow)
 def cast_19(input: mx.array, *, to: int, saturate: int = 1) -> mx.array:
     return cast(input, to=to, saturate=saturate)
 
 
-@op("Cast", since=(24, 25, 28), types={"input": EVERY})
+@op("Cast", since=(24, 25, 28), types={"input": EVERY}, safety=SHAPELESS, less_safe=_to_narrow)
 def cast(input: mx.array, *, to: int, saturate: int = 1, round_mode: str = "up") -> mx.array:
     return _converted(input, ONNX_NAMES[to], saturate, round_mode)
 
@@ -37,14 +42,31 @@ def cast_like_15(input: mx.array, target_type: mx.array) -> mx.array:
     return input.astype(target_type.dtype)
 
 
-@op("CastLike", since=(19, 21, 23), types={"input": EVERY, "target_type": EVERY})
+def _like_narrow(node: Node) -> Iterator[tuple[Safety, str]]:
+    if node.dtype("target_type") in NARROW:
+        yield PER_SHAPE, "the target is a narrow type"
+
+
+@op(
+    "CastLike",
+    since=(19, 21, 23),
+    types={"input": EVERY, "target_type": EVERY},
+    safety=SHAPELESS,
+    less_safe=_like_narrow,
+)
 def cast_like_19(
     input: mx.array, target_type: mx.array, *, saturate: int = 1, node: Node
 ) -> mx.array:
     return cast_like(input, target_type, saturate=saturate, node=node)
 
 
-@op("CastLike", since=(24, 25), types={"input": EVERY, "target_type": EVERY})
+@op(
+    "CastLike",
+    since=(24, 25),
+    types={"input": EVERY, "target_type": EVERY},
+    safety=SHAPELESS,
+    less_safe=_like_narrow,
+)
 def cast_like(
     input: mx.array,
     target_type: mx.array,

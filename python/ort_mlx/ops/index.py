@@ -13,7 +13,7 @@ from ..dtypes import NUMERIC
 from ..hosts import HostArray, HostFloat, HostInt, HostInts
 from ..node import Node
 from ..registry import op
-from ..safety import EAGER
+from ..safety import EAGER, Safety
 from ._shapes import clamp_slice, normalize_axes, normalize_axis
 
 
@@ -86,8 +86,12 @@ def one_hot(indices: mx.array, depth: HostFloat, values: mx.array, *, axis: int 
     return mx.where(wanted == place, values[1], values[0])
 
 
-# The number of selected slices is only known once the condition is.
-@op("Compress", since=(9, 11, 28), safety=EAGER)
+def _of_condition(node: Node) -> Iterator[tuple[Safety, str]]:
+    if node.const("condition") is None:
+        yield EAGER, "the condition, which is not a constant, decides the size"
+
+
+@op("Compress", since=(9, 11, 28), less_safe=_of_condition)
 def compress(input: mx.array, condition: HostArray, *, axis: int | None = None) -> mx.array:
     if axis is None:
         input, axis = input.reshape(-1), 0
