@@ -165,6 +165,31 @@ CASES = [
     lookup(8, 16, indices=ints(3, 19, dtype="int32"), id="one"),
 ]
 
+# Elements of their own type, of which any axis may be looked up and quantized.
+CASES += [
+    case(
+        "GatherBlockQuantized",
+        rand(*shape, dtype=t, low=0, high=8),
+        ints([[0, 4, -1], [1, 5, 9]], [[-5, 2, 2], [3, 0, -9]]),
+        rand(*blocks),
+        *([rand(*blocks, dtype=t, low=0, high=3)] if zero else []),
+        domain=MS,
+        id=f"{t}-{'zeros-' if zero else ''}{gathered}-{blocked}",
+        gather_axis=gathered,
+        quantize_axis=blocked,
+        block_size=16,
+        dtypes=["float32", "float16"],
+    )
+    for t, zero, gathered, blocked, shape, blocks in (
+        ("int4", False, 0, 1, (5, 40), (5, 3)),
+        ("uint4", True, 0, -1, (5, 40), (5, 3)),
+        ("int4", True, 1, 0, (33, 5), (3, 5)),
+        ("uint4", False, 2, 1, (2, 32, 5), (2, 2, 5)),
+        ("int4", True, 1, 2, (2, 5, 32), (2, 5, 2)),
+        ("uint4", True, 0, 0, (40, 3), (3, 3)),
+    )
+]
+
 REFUSED = [
     (nbits(3, 32, 64), "3 bits"),
     (lookup(4, 32, gather_axis=1, id="columns"), "a gather axis other than the first"),

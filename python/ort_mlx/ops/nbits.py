@@ -6,6 +6,7 @@ Sources: com.microsoft MatMulNBits and GatherBlockQuantized; mx.quantized_matmul
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import mlx.core as mx
 
@@ -13,8 +14,11 @@ from ..dtypes import SINGLES
 from ..node import Node
 from ..registry import MS, op
 from ._bits import Packed, block_zeros, dequantize, pack, sum_dtype, unpack
+from ._shapes import normalize_axis
+from ._windows import along
 
 _BITS = (2, 4, 8)
+_CODES: Final = frozenset({"uint8", "int4", "uint4"})  # bytes are packed
 
 
 def _nbits_claim(node: Node) -> Iterator[str]:
@@ -133,6 +137,8 @@ def _weight(
 
 
 def _gather_claim(node: Node) -> Iterator[str]:
+    if node.dtype("data") != "uint8":
+        return
     yield from _nbits_claim(node)
     rank = node.rank("data")
     if node.attr("gather_axis", 0) not in (0, -(rank or 0)):
@@ -145,7 +151,7 @@ def _gather_claim(node: Node) -> Iterator[str]:
     "GatherBlockQuantized",
     domain=MS,
     since=(1,),
-    types={"data": frozenset({"uint8"}), "scales": SINGLES},
+    types={"data": _CODES, "scales": SINGLES, "zero_points": _CODES},
     claim=_gather_claim,
 )
 def gather_block_quantized(
@@ -158,13 +164,29 @@ def gather_block_quantized(
     block_size: int = 128,
     gather_axis: int = 0,
     quantize_axis: int = 1,
+    node: Node,
 ) -> mx.array:
-    count = data.shape[0]
+    is_packed = node.dtype("data") == "uint8"
+    gathered, blocked = (normalize_axis(a, data.ndim) for a in (gather_axis, quantize_axis))
+    count = data.shape[gathered]
     inside = (indices >= -count) & (indices < count)
-    row = mx.where(inside, mx.where(indices < 0, indices + count, indices), 0)
-    data, scales = mx.take(data, row, axis=0), mx.take(scales, row, axis=0)
-    given = None if zero_points is None else mx.take(zero_points, row, axis=0)
-    zeros = block_zeros(given, scales, bits)
-    y = dequantize(data, scales, zeros, bits=bits, block=block_size)
-    inside = inside.reshape(*inside.shape, *(1,) * (y.ndim - inside.ndim))
+    place = mx.where(inside, mx.where(indices < 0, indices + count, indices), 0)
+    codes = mx.take(data, place, axis=gathered)
+    codes = unpack(codes, bits) if is_packed else codes
+
+    def of_codes(param: mx.array) -> mx.array:
+        """The scale or the zero point of every code."""
+        if gathered == blocked:
+            return mx.take(param, place // block_size, axis=gathered)
+        axis = blocked + (place.ndim - 1 if blocked > gathered else 0)
+        taken = mx.repeat(mx.take(param, place, axis=gathered), block_size, axis=axis)
+        return along(taken, axis, slice(0, codes.shape[axis]))
+
+    if is_packed:
+        zeros = block_zeros(zero_points, scales, bits)
+    else:
+        zeros = mx.array(0, scales.dtype) if zero_points is None else zero_points
+    scale, zero = of_codes(scales), of_codes(zeros) if zeros.ndim else zeros
+    y = (codes.astype(scale.dtype) - zero.astype(scale.dtype)) * scale
+    inside = inside.reshape(*inside.shape, *(1,) * (data.ndim - 1 - gathered))
     return mx.where(inside, y, mx.array(0.0, dtype=y.dtype))
