@@ -184,7 +184,7 @@ class BlockBuilder:
                 keywords=_keywords(node, opdef),
                 bodies=bodies,
                 returns_host=opdef.returns_host,
-                deterministic=opdef.deterministic,
+                deterministic=opdef.is_deterministic(node),
                 safety=safety,
                 safety_reason=safety_reason,
             )

@@ -63,7 +63,7 @@ class OpDef:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     claim: Claim | None = None
     prepare: Mapping[str | tuple[str, ...], Prepare] = field(default_factory=dict)
-    deterministic: bool = True
+    deterministic: bool | Callable[[Node], bool] = True
     less_safe: LessSafe | None = None
 
     def __str__(self) -> str:
@@ -116,6 +116,11 @@ class OpDef:
         found = () if self.less_safe is None else self.less_safe(node)
         return min(found, default=(self.safety, ""))
 
+    def is_deterministic(self, node: Node) -> bool:
+        """Whether a node has the same result each time."""
+        fixed = self.deterministic
+        return fixed if isinstance(fixed, bool) else fixed(node)
+
     @cached_property
     def returns_host(self) -> bool:
         """Whether the result is known on the host without the device, as a shape is."""
@@ -162,7 +167,7 @@ def op(
     fixed: Mapping[str, Any] | None = None,
     claim: Claim | None = None,
     prepare: Mapping[str | tuple[str, ...], Prepare] | None = None,
-    deterministic: bool = True,
+    deterministic: bool | Callable[[Node], bool] = True,
     less_safe: LessSafe | None = None,
 ) -> Callable[[F], F]:
     """Register the decorated function as the translation of an ONNX operator.
@@ -179,7 +184,7 @@ def op(
             layout), and on every Run when it is not. The op gets the prepared value. A tuple of
             names is prepared together, by a function of the node and the values (None where the
             model omits one): the op gets the result as the first of them and None for the others.
-        deterministic: False for random ops, which are never folded.
+        deterministic: False for random ops, which are never folded, or whether a node is none.
         less_safe: yields a lower safety with a sentence for each form of the node that needs it.
     """
 

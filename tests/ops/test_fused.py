@@ -223,15 +223,6 @@ CASES = [
         tolerance=HALVES,
     ),
     case(
-        "BiasDropout",
-        rand(N, M, 8),
-        rand(8),
-        rand(N, M, 8),
-        domain=MS,
-        reference=lambda x, b, r: x + b + r,
-        tolerance=HALVES,
-    ),
-    case(
         "BiasSplitGelu",
         rand(N, M, 8),
         rand(8),

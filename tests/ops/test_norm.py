@@ -1,4 +1,4 @@
-"""Normalizations and Dropout."""
+"""Normalizations."""
 
 from __future__ import annotations
 
@@ -34,11 +34,6 @@ CASES = [
         tolerance=HALVES,
         dtypes=["float32"],
     ),
-    case("Dropout", rand(N, M), opset=7),
-    case("Dropout", rand(N, M), opset=10),
-    case("Dropout", rand(N, M), outputs=2),
-    case("Dropout", rand(N, M), const(0.3, "float32"), const(False, "bool"), id="inference"),
-    case("Dropout", rand(N, M), const(0.0, "float32"), const(True, "bool"), id="nothing-dropped"),
     case(
         "GroupNormalization",
         rand(N, 4, M),
@@ -94,14 +89,6 @@ REFUSED = [
     (
         case("BatchNormalization", rand(2, 3, 4), *CHANNELS, opset=9, outputs=5),
         "the running statistics are outputs, which is training",
-    ),
-    (
-        case("Dropout", rand(2, 3), const(0.5, "float32"), rand(dtype="bool")),
-        "training_mode is not a constant",
-    ),
-    (
-        case("Dropout", rand(2, 3), const(0.5, "float32"), const(True, "bool")),
-        "it is in training mode",
     ),
     (
         case("LayerNormalization", rand(2, 4), rand(4), stash_type=11),

@@ -16,7 +16,7 @@ from ..dtypes import FLOATS, SINGLES
 from ..node import Node
 from ..registry import MS, op
 from .matmul import gemm_claim, gemm_product, matrix_product
-from .norm import dropout_claim, inverse_rms, layer_norm, moments, rms_norm, widened
+from .norm import inverse_rms, layer_norm, moments, rms_norm, widened
 
 _GROUP_TYPES: Final = frozenset({"float32", "float16"})
 
@@ -236,18 +236,3 @@ def skip_group_norm(
 @op("BiasAdd", domain=MS, since=(1,), types={"x": _GROUP_TYPES})
 def bias_add(x: mx.array, bias: mx.array, skip: mx.array) -> mx.array:
     return _sum_skip(x, skip, bias)
-
-
-@op("BiasDropout", domain=MS, since=(1,), types={"data": FLOATS}, claim=dropout_claim)
-def bias_dropout(
-    data: mx.array,
-    bias: mx.array,
-    residual: mx.array | None = None,
-    ratio: mx.array | None = None,
-    training_mode: mx.array | None = None,
-    *,
-    seed: int | None = None,
-) -> tuple[mx.array, mx.array]:
-    del ratio, training_mode, seed
-    y = data + bias
-    return (y if residual is None else y + residual), mx.ones(data.shape, dtype=mx.bool_)

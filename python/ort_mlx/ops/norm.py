@@ -1,4 +1,4 @@
-"""Normalizations: layer, RMS, batch, instance, group, Lp, mean-variance; and Dropout.
+"""Normalizations: layer, RMS, batch, instance, group, Lp, mean-variance.
 
 Sources: the ONNX operators, ORT's LayerNormalization before opset 17 and its
 SimplifiedLayerNormalization; MLX `fast.layer_norm` and `fast.rms_norm`. Halves are normalized in
@@ -262,44 +262,3 @@ def mean_variance_normalization(x: mx.array, *, axes: tuple[int, ...] = (0, 2, 3
     centred = wide - mx.mean(wide, axis=axes, keepdims=True)
     deviation = mx.sqrt(mx.mean(mx.square(centred), axis=axes, keepdims=True))
     return (centred / (deviation + 1e-9)).astype(x.dtype)
-
-
-# Before opset 12 the mask of an inference is all zeros, in ORT, and from then on all ones.
-@op("Dropout", since=(7,), types={"data": FLOATS})
-def dropout_7(data: mx.array, *, ratio: float = 0.5) -> tuple[mx.array, mx.array]:
-    del ratio
-    return data, mx.zeros_like(data)
-
-
-@op("Dropout", since=(10,), types={"data": FLOATS})
-def dropout_10(data: mx.array, *, ratio: float = 0.5) -> tuple[mx.array, mx.array]:
-    del ratio
-    return data, mx.zeros(data.shape, dtype=mx.bool_)
-
-
-def dropout_claim(node: Node) -> Iterator[str]:
-    """Training drops elements at random, which no two providers do alike."""
-    if node.missing("training_mode"):
-        return
-    mode = node.const("training_mode")
-    if mode is None:
-        yield "training_mode is not a constant"
-    elif mode[0] and (node.missing("ratio") or node.const("ratio") != (0.0,)):
-        yield "it is in training mode"
-
-
-@op(
-    "Dropout",
-    since=(12, 13, 22),
-    types={"data": FLOATS, "ratio": FLOATS},
-    claim=dropout_claim,
-)
-def dropout(
-    data: mx.array,
-    ratio: mx.array | None = None,
-    training_mode: mx.array | None = None,
-    *,
-    seed: int | None = None,
-) -> tuple[mx.array, mx.array]:
-    del ratio, training_mode, seed
-    return data, mx.ones(data.shape, dtype=mx.bool_)

@@ -22,7 +22,7 @@ from ..safety import EAGER
 _DRAWS: Final[WeakKeyDictionary[Node, Iterator[int]]] = WeakKeyDictionary()
 
 
-def _key(seed: float | None, node: Node) -> mx.array | None:
+def draw_key(seed: float | None, node: Node) -> mx.array | None:
     """The key of this draw; None, without a seed, is MLX's own generator."""
     if seed is None:
         return None
@@ -60,7 +60,7 @@ def random_normal(
     scale: float = 1.0,
     seed: float | None = None,
 ) -> mx.array:
-    return _normal(shape, mlx_dtype(dtype), mean, scale, _key(seed, node))
+    return _normal(shape, mlx_dtype(dtype), mean, scale, draw_key(seed, node))
 
 
 @op("RandomNormalLike", since=(1, 22), safety=EAGER, deterministic=False, claim=_float_result)
@@ -73,7 +73,7 @@ def random_normal_like(
     scale: float = 1.0,
     seed: float | None = None,
 ) -> mx.array:
-    return _normal(input_.shape, _or_input(dtype, input_), mean, scale, _key(seed, node))
+    return _normal(input_.shape, _or_input(dtype, input_), mean, scale, draw_key(seed, node))
 
 
 def _or_input(dtype: int | None, like: mx.array) -> mx.Dtype:
@@ -90,7 +90,7 @@ def random_uniform(
     low: float = 0.0,
     seed: float | None = None,
 ) -> mx.array:
-    return _uniform(shape, mlx_dtype(dtype), low, high, _key(seed, node))
+    return _uniform(shape, mlx_dtype(dtype), low, high, draw_key(seed, node))
 
 
 @op("RandomUniformLike", since=(1, 22), safety=EAGER, deterministic=False, claim=_float_result)
@@ -103,14 +103,14 @@ def random_uniform_like(
     low: float = 0.0,
     seed: float | None = None,
 ) -> mx.array:
-    return _uniform(input_.shape, _or_input(dtype, input_), low, high, _key(seed, node))
+    return _uniform(input_.shape, _or_input(dtype, input_), low, high, draw_key(seed, node))
 
 
 @op("Bernoulli", since=(15, 22), types={"input_": FLOATS}, safety=EAGER, deterministic=False)
 def bernoulli(
     input_: mx.array, *, node: Node, dtype: int | None = None, seed: float | None = None
 ) -> mx.array:
-    drawn = mx.random.uniform(shape=input_.shape, key=_key(seed, node))
+    drawn = mx.random.uniform(shape=input_.shape, key=draw_key(seed, node))
     return (drawn < input_.astype(mx.float32)).astype(_or_input(dtype, input_))
 
 
@@ -123,6 +123,6 @@ def multinomial(
     sample_size: int = 1,
     seed: float | None = None,
 ) -> mx.array:
-    logits, key = input_.astype(mx.float32), _key(seed, node)
+    logits, key = input_.astype(mx.float32), draw_key(seed, node)
     drawn = mx.random.categorical(logits, -1, num_samples=sample_size, key=key)
     return drawn.astype(mlx_dtype(dtype))
