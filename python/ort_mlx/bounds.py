@@ -83,6 +83,15 @@ def inside(indices: mx.array, size: int) -> mx.array:
     return indices
 
 
+def lengths(counts: mx.array, most: int) -> mx.array:
+    """How many of `most` elements count, such that none outside is; negative ones are 0.
+
+    Raises:
+        ValueError: one is larger and can be seen to be.
+    """
+    return mx.maximum(inside(counts, most + 1), 0)
+
+
 def _require(indices: np.ndarray[tuple[int, ...], np.dtype[np.int64]], size: int) -> None:
     outside = indices[(indices < -size) | (indices >= size)]
     if outside.size:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from onnx.numpy_helper import from_array
 
-from support.case import ML, N, case, loose, rand, values
+from ort_mlx.claim import Rules, reasons_against
+from support.case import ML, Dim, N, case, loose, rand, values
 from support.ep import Ep
+from support.nodes import node_of
 
 SCORES = loose(1e-4, 1e-5, "summed in another order", "float32")
 # Two trees: x0 <= 0.1 ? (x1 <= -0.2 ? leaf : leaf) : leaf, and x2 > 0.3 ? leaf : leaf.
@@ -148,6 +152,13 @@ CASES = [
     ensemble(aggregate_function=3, post_transform=2, reference=logistic),
     members(id="members"),
 ]
+
+
+def changed(c, **attributes):
+    """The case with other nodes."""
+    return replace(c, attributes={**c.attributes, **attributes}, id="-".join(attributes))
+
+
 REFUSED = [
     (regressor(aggregate_function="MEDIAN"), "aggregate_function MEDIAN is unknown"),
     (regressor(base_values=[1.0, 2.0]), "there is not one base value for each target"),
@@ -159,6 +170,22 @@ REFUSED = [
     ),
     (classifier(base_values=[0.1]), "the number of base values does not fit the classes"),
     (ensemble(rand(2, 2, 3)), "the input is not a matrix"),
+    *(
+        (changed(c, **bad), sentence)
+        for c in (regressor(), regressor(opset=3), classifier(), classifier(opset=3))
+        for bad, sentence in (
+            ({"nodes_truenodeids": [9, 3, 0, 0, 0, 1, 0, 0]}, "the nodes are not those of trees"),
+            (
+                {"nodes_featureids": [0, 3, 0, 0, 0, 2, 0, 0]},
+                "a node reads a feature that the input lacks",
+            ),
+        )
+    ),
+    (changed(ensemble(), tree_roots=[-1]), "the nodes are not those of trees"),
+    (
+        changed(ensemble(), nodes_featureids=[0, 3, 2]),
+        "a node reads a feature that the input lacks",
+    ),
     (ensemble(kind=np.float64, post_transform=2), "a transform of float64 scores"),
 ]
 
@@ -171,3 +198,37 @@ def test_case(c, ep: Ep) -> None:
 @pytest.mark.parametrize(("c", "sentence"), REFUSED, ids=str)
 def test_refused(c, sentence, ep: Ep) -> None:
     ep.refuse(c, sentence)
+
+
+TREES = "the nodes are not those of trees"
+LAST_MODES = NODES["nodes_modes"][4:]
+BAD = {
+    "feature": ({"nodes_featureids": [0, -1, 0, 0, 0, 2, 0, 0]}, TREES),
+    "target": ({"target_ids": [0, 0, 0, 0, 5]}, TREES),
+    "circle": (
+        {
+            "nodes_modes": [
+                "BRANCH_LEQ",
+                "BRANCH_LEQ",
+                "LEAF",
+                "BRANCH_LEQ",
+                *NODES["nodes_modes"][4:],
+            ],
+            "nodes_falsenodeids": [2, 4, 0, 4, 0, 2, 0, 0],
+            "nodes_truenodeids": [1, 3, 0, 1, 0, 1, 0, 0],
+        },
+        TREES,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_nodes_that_lead_outside_are_declined(name: str) -> None:
+    """By the claim alone, since ONNX Runtime's own provider trusts such a model and may crash."""
+    attributes, sentence = BAD[name]
+    c = changed(regressor(), **attributes)
+    assert sentence in reasons_against(node_of(c, 1, "float32"), Rules())
+
+
+def test_an_input_with_too_few_features_fails(ep: Ep) -> None:
+    ep.fails(regressor(rand(N, Dim("F", (2, 3))), id="narrow"), "the trees read 3 features")

@@ -38,6 +38,10 @@ REFUSED = [
     (replace(tf_idf(id="no-pool"), attributes={**STRINGS}), "the pool does not hold integers"),
     (tf_idf(mode="BM25"), "mode BM25 is unknown"),
     (
+        tf_idf(mode="TF", ngram_indexes=[1, 0, -2, 3, 4, 5, 6]),
+        "an n-gram has a negative place in the output",
+    ),
+    (
         tf_idf(mode="IDF", weights=WEIGHTS, ngram_indexes=[1, 0, 2, 3, 4, 5, 6]),
         "there are weights for n-grams that are not in the order of the output",
     ),

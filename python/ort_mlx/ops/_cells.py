@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 import mlx.core as mx
 
+from ..bounds import lengths
 from ..node import Node
 
 Activation: TypeAlias = Callable[[mx.array], mx.array]
@@ -136,7 +137,8 @@ class TimeOrder:
         if self.lengths is None:
             return x[::-1]
         time = mx.arange(self.steps)[:, None]
-        source = mx.where(time < self.lengths, self.lengths - 1 - time, time)
+        counts = lengths(self.lengths, self.steps)
+        source = mx.where(time < counts, counts - 1 - time, time)
         return mx.take_along_axis(x, source[:, :, None], axis=0)
 
     def alive(self) -> mx.array | None:

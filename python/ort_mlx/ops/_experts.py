@@ -85,6 +85,18 @@ def expert_claim(node: Node) -> Iterator[str]:
         yield "the sparse mixer"
 
 
+def check_experts(router: mx.array, *tensors: mx.array | None) -> None:
+    """Every tensor has a row for each expert of the router.
+
+    Raises:
+        ValueError: one has more or fewer.
+    """
+    count = router.shape[-1]
+    if any(t is not None and t.shape[0] != count for t in tensors):
+        shapes = [t.shape for t in tensors if t is not None]
+        raise ValueError(f"the tensors are not those of {count} experts: {shapes}")
+
+
 def mix_experts(
     x: mx.array,
     router: mx.array,
@@ -97,6 +109,8 @@ def mix_experts(
 ) -> mx.array:
     """The sum over each token's best `k` experts, weighted by the softmax of the router."""
     tokens = x.reshape(-1, x.shape[-1])
+    if not 0 < k <= router.shape[-1]:
+        raise ValueError(f"{k} of {router.shape[-1]} experts")
     if tokens.shape[0] == 0 or router.shape[0] != tokens.shape[0]:
         if tokens.size == 0:
             return x
@@ -124,6 +138,8 @@ def _route(
     """The best experts of each token and the weight of each, [tokens, k]."""
     logits = router.astype(mx.float32)
     experts = mx.argsort(logits, axis=-1)[:, -k:]  # of equals the last, as ORT does
+    if shares is not None and shares.shape != router.shape:
+        raise ValueError(f"the weights do not fit the router: {shares.shape}, {router.shape}")
     shares = mx.softmax(logits, axis=-1) if shares is None else shares.astype(mx.float32)
     weights = mx.take_along_axis(shares, experts, axis=-1)
     if normalize:

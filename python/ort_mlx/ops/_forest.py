@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -31,6 +31,7 @@ class Forest:
 
     roots: mx.array  # [trees]
     depth: int
+    features: int  # how many a sample has to have
     modes: tuple[str, ...]  # those that occur
     mode: mx.array  # [nodes], an index into modes
     feature: mx.array
@@ -44,6 +45,8 @@ class Forest:
 
     def walk(self, x: mx.array) -> mx.array:
         """The leaf in which each sample [batch, features] ends in each tree, [batch, trees]."""
+        if x.shape[1] < self.features:
+            raise ValueError(f"the trees read {self.features} features: got shape {x.shape}")
         at = mx.broadcast_to(self.roots, (x.shape[0], self.roots.size))
         for _ in range(self.depth):
             value = mx.take_along_axis(x, self.feature[at], axis=1)
@@ -62,6 +65,18 @@ class Forest:
         if self.members is not None and mode == _MEMBER:
             return (mx.expand_dims(value, -1) == self.members[at]).any(axis=-1)
         return _MODES[mode](value, self.threshold[at])
+
+
+def decline_forest(node: Node, build: Callable[[], Forest]) -> Iterator[str]:
+    """The claim shared by all ensembles: the nodes are trees, over features that there are."""
+    try:
+        forest = build()
+    except (LookupError, TypeError, ValueError):
+        yield "the nodes are not those of trees"
+        return
+    features = node.dims("x")[-1:]
+    if features and isinstance(features[0], int) and features[0] < forest.features:
+        yield "a node reads a feature that the input lacks"
 
 
 def forest_of(node: Node, votes: str, targets: int) -> Forest:
@@ -166,6 +181,11 @@ def _flatten(
     members: list[list[float]] | None = None,
 ) -> Forest:
     feature, threshold, yes, no = tables
+    read = [f for f, mode in zip(feature, modes, strict=True) if mode is not None]
+    _require(roots, len(modes))
+    _require([*yes, *no], len(modes))
+    _require(read, max(read, default=0) + 1)
+    _require([target for _, target, _ in entries], targets)
     present = tuple(dict.fromkeys(m for m in modes if m is not None)) or ("BRANCH_LEQ",)
     weights = [0.0] * (len(modes) * targets)
     voted = [False] * (len(modes) * targets)
@@ -175,9 +195,10 @@ def _flatten(
     return Forest(
         roots=mx.array(roots),
         depth=_depth(roots, yes, no),
+        features=max(read, default=-1) + 1,
         modes=present,
         mode=mx.array([0 if m is None else present.index(m) for m in modes]),
-        feature=mx.array(list(feature)),
+        feature=mx.array([0 if m is None else f for f, m in zip(feature, modes, strict=True)]),
         threshold=mx.array(list(threshold), dtype=dtype),
         yes=mx.array(yes),
         no=mx.array(no),
@@ -190,7 +211,14 @@ def _flatten(
 
 def _depth(roots: list[int], yes: list[int], no: list[int]) -> int:
     """The number of steps that reach a leaf in every tree."""
-    depth, level = 0, roots
-    while level := [c for i in level for c in {yes[i], no[i]} if c != i]:
+    depth, level = 0, set(roots)
+    while level := {c for i in level for c in (yes[i], no[i]) if c != i}:
         depth += 1
+        if depth > len(yes):
+            raise ValueError("the nodes go round in a circle")
     return depth
+
+
+def _require(places: Sequence[int], count: int) -> None:
+    if any(not 0 <= place < count for place in places):
+        raise ValueError(f"a place outside of {count}")

@@ -14,6 +14,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from ..bounds import inside
 from ..dtypes import FLOATS, INDICES, SINGLES
 from ..hosts import HostArray, HostFloat, HostInt, HostInts, HostValue, host_array, to_host
 from ..node import Node
@@ -49,6 +50,11 @@ class _Bins:
         return sample < self.count
 
 
+def _images(batch_indices: mx.array, x: mx.array) -> mx.array:
+    """The image of each box."""
+    return inside(batch_indices, x.shape[0]).astype(mx.int32)
+
+
 def _roi_align(
     x: mx.array,
     rois: mx.array,
@@ -70,7 +76,7 @@ def _roi_align(
         for start, extent, n in zip((top, left), extents, bins, strict=True)
     )
     pixels = image_rows(_widen(x))
-    first = (batch_indices.astype(mx.int32) * math.prod(sizes))[:, None, None]
+    first = (_images(batch_indices, x) * math.prod(sizes))[:, None, None]
     fetch = partial(read_rows, pixels, sizes, first)
     samples = (
         _sample(fetch, sizes, rows, columns, y, x_, mode)
@@ -173,6 +179,8 @@ def max_roi_pool(
     pooled = []
     for batch, *box in rois.tolist():
         left, top, right, bottom = (_round(side * spatial_scale) for side in box)
+        if not 0 <= batch < x.shape[0]:
+            raise ValueError(f"a box of image {batch} of {x.shape[0]}")
         image = x[int(batch)]
         for axis, start, end, bins in ((1, top, bottom, 0), (2, left, right, 1)):
             image = _max_bins(image, axis, start, end, pooled_shape[bins])
@@ -224,7 +232,7 @@ def crop_and_resize(
         for k, (size, out) in enumerate(zip(sizes, crop_size, strict=True))
     ]
     places = [places[0][:, :, None], places[1][:, None, :]]
-    first = (batch_indices.astype(mx.int32) * math.prod(sizes))[:, None, None]
+    first = (_images(batch_indices, x) * math.prod(sizes))[:, None, None]
     fetch = partial(read_rows, image_rows(_widen(x)), sizes, first)
     inside = reduce(
         mx.logical_and, ((p >= 0) & (p <= size - 1) for p, size in zip(places, sizes, strict=True))

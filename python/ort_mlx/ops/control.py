@@ -152,6 +152,8 @@ def scan_8(
     first, scanned = initial_state_and_scan_inputs[0], initial_state_and_scan_inputs[-1]
     if not first.shape[0]:
         raise ValueError("the batch is empty")
+    if len({x.shape[0] for x in initial_state_and_scan_inputs}) > 1:
+        raise ValueError("the inputs have batches of different sizes")
     states = len(initial_state_and_scan_inputs) - num_scan_inputs
     whole = scanned.shape[1]
     made = []

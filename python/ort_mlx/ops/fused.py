@@ -12,6 +12,7 @@ from typing import Final
 
 import mlx.core as mx
 
+from ..bounds import inside
 from ..dtypes import FLOATS, SINGLES
 from ..node import Node
 from ..registry import MS, op
@@ -151,6 +152,11 @@ def skip_simplified_layer_normalization(
     return rms_norm(total, gamma, -1, epsilon), mx.zeros_like(inverse), inverse, total
 
 
+def embed(table: mx.array, ids: mx.array) -> mx.array:
+    """The rows of a table of embeddings, [..., hidden]."""
+    return mx.take(table, inside(ids, table.shape[0]), axis=0)
+
+
 @op("EmbedLayerNormalization", domain=MS, since=(1,), types={"word_embedding": _GROUP_TYPES})
 def embed_layer_normalization(
     input_ids: mx.array,
@@ -168,9 +174,9 @@ def embed_layer_normalization(
 ) -> tuple[mx.array, ...]:
     batch, length = input_ids.shape
     position = mx.arange(length)[None] if position_ids is None else position_ids
-    total = word_embedding[input_ids] + position_embedding[position]
+    total = embed(word_embedding, input_ids) + embed(position_embedding, position)
     if segment_ids is not None and segment_embedding is not None:
-        total = total + segment_embedding[segment_ids]
+        total = total + embed(segment_embedding, segment_ids)
     mask_index = mx.zeros((batch,), dtype=mx.int32)
     if mask is not None:
         mask_index = mx.sum(mask, axis=1).astype(mx.int32)

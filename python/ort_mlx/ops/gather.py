@@ -68,7 +68,7 @@ def row_numbers(indices: mx.array, shape: tuple[int, ...], dtype: mx.Dtype) -> m
     """Tuples in the last axis as row-major positions in `shape`, negative indices wrapped."""
     if indices.shape[-1] == 0:
         return mx.zeros(indices.shape[:-1], dtype=dtype)
-    indices = indices.astype(dtype)
+    indices = inside(indices, max(shape)).astype(dtype)
     sizes, strides = mx.array(shape, dtype=dtype), mx.array(strides_of(shape), dtype=dtype)
     indices = mx.clip(mx.where(indices < 0, indices + sizes, indices), 0, sizes - 1)
     return mx.sum(indices * strides, axis=-1)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
+from ..bounds import lengths
 from ..dtypes import NUMERIC
 from ..hosts import HostArray, HostFloat, HostInt, HostInts
 from ..node import Node
@@ -76,8 +77,8 @@ def trilu(input: mx.array, k: HostInt | None = None, *, upper: int = 1) -> mx.ar
 @op("OneHot", since=(9, 11, 28), types={"indices": NUMERIC})
 def one_hot(indices: mx.array, depth: HostFloat, values: mx.array, *, axis: int = -1) -> mx.array:
     count = int(depth)
-    if count < 0:
-        raise ValueError(f"the depth {count} is negative")
+    if count < 0 or values.shape != (2,):
+        raise ValueError(f"the depth {count} is negative, or not two values: {values.shape}")
     axis = normalize_axis(axis, indices.ndim + 1)
     wanted = mx.expand_dims(indices.astype(mx.int64), axis)
     wanted = mx.where(wanted < 0, wanted + count, wanted)
@@ -106,9 +107,9 @@ def reverse_sequence(
 ) -> mx.array:
     time = normalize_axis(time_axis, input.ndim)
     batch = normalize_axis(batch_axis, input.ndim)
-    lengths = sequence_lens.astype(mx.int32).reshape(-1, 1)
+    counts = lengths(sequence_lens, input.shape[time]).astype(mx.int32).reshape(-1, 1)
     step = mx.arange(input.shape[time], dtype=mx.int32)
-    order = mx.where(step < lengths, lengths - 1 - step, step)  # [batch, time]
+    order = mx.where(step < counts, counts - 1 - step, step)  # [batch, time]
     if time < batch:
         order = order.T
     order = mx.expand_dims(order, [a for a in range(input.ndim) if a not in (time, batch)])

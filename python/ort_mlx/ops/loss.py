@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import mlx.core as mx
 
+from ..bounds import inside
 from ..dtypes import FLOATS, INDICES, SINGLES
 from ..node import Node
 from ..registry import op
@@ -34,6 +35,10 @@ def _nll(
     counted = None if ignore_index is None else target != ignore_index
     if counted is not None:
         target = mx.where(counted, target, 0)
+    classes = log_prob.shape[1]
+    if weight is not None and weight.shape != (classes,):
+        raise ValueError(f"weights of {weight.shape} for {classes} classes")
+    target = inside(target, classes)
     loss = -mx.take_along_axis(log_prob, target[:, None], axis=1).squeeze(1)
     scale = mx.ones_like(loss) if weight is None else weight[target].astype(loss.dtype)
     loss = loss * scale

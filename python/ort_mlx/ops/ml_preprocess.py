@@ -11,6 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from ..bounds import inside
 from ..dtypes import ANY
 from ..hosts import array_of
 from ..node import Node
@@ -27,7 +28,7 @@ def _single(values: tuple[float, ...]) -> mx.array:
 
 @op("ArrayFeatureExtractor", domain=ML, since=(1,), types={"x": ANY})
 def array_feature_extractor(x: mx.array, y: mx.array) -> mx.array:
-    picked = mx.take(x, y.reshape(-1), axis=-1)
+    picked = mx.take(x, inside(y, x.shape[-1]).reshape(-1), axis=-1)
     return picked[None] if x.ndim == 1 else picked
 
 

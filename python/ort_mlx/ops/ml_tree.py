@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from ..node import Node
 from ..registry import ML, op
-from ._forest import Forest, forest_of, from_positions
+from ._forest import Forest, decline_forest, forest_of, from_positions
 from ._scores import batch_of, constant, decline_scores, labels_of, transform, with_complement
 
 _TYPES = {"x": frozenset({"float32", "int64", "int32"})}
@@ -42,6 +42,7 @@ def _regressor_claim(node: Node) -> Iterator[str]:
     yield from decline_scores(node)
     if (how := node.attr("aggregate_function", "SUM")) not in _AGGREGATES:
         yield f"aggregate_function {how} is unknown"
+    yield from decline_forest(node, lambda: forest_of(node, "target", node.attr("n_targets") or 1))
     if len(node.attr("base_values") or ()) not in (0, node.attr("n_targets", 1)):
         yield "there is not one base value for each target"
 
@@ -89,6 +90,7 @@ def _classifier_claim(node: Node) -> Iterator[str]:
     voted = set(node.attr("class_ids") or ())
     if classes < 2:
         yield "there are fewer than two integer labels"
+    yield from decline_forest(node, lambda: forest_of(node, "class", classes))
     if classes == 2 and len(voted) != 1:
         yield "both of two classes have votes"  # ONNX Runtime then labels with 0 and 1
     if classes == 2 and node.attr("post_transform") == "PROBIT":
@@ -158,6 +160,7 @@ _classifier("TreeEnsembleClassifier", (3,), {**_DOUBLES, "class_weights_as_tenso
 def _ensemble_claim(node: Node) -> Iterator[str]:
     if node.rank("x") not in (2, None):
         yield "the input is not a matrix"
+    yield from decline_forest(node, lambda: from_positions(node, node.attr("n_targets") or 1))
     if node.dtype("x") == "float64" and node.attr("post_transform", 0):
         yield "a transform of float64 scores"  # MLX computes it with float32's precision
 

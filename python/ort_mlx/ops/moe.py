@@ -16,6 +16,7 @@ from ._bits import block_zeros, dequantize, pack, unpack
 from ._experts import (
     Gate,
     Project,
+    check_experts,
     dense_projection,
     expert_claim,
     mix_experts,
@@ -46,6 +47,12 @@ def moe(
     swiglu_limit_after_activation: int = 0,
     use_sparse_mixer: int = 0,
 ) -> mx.array:
+    check_experts(
+        router_probs,
+        *(fc1_experts_weights, fc1_experts_bias),
+        *(fc2_experts_weights, fc2_experts_bias),
+        *(fc3_experts_weights, fc3_experts_bias),
+    )
     third = None
     if fc3_experts_weights is not None:
         third = dense_projection(fc3_experts_weights, fc3_experts_bias)
@@ -143,6 +150,7 @@ def qmoe(
         bias: mx.array | None,
         bits: int | None,
     ) -> Project:
+        check_experts(router_probs, weight, scales, zeros, bias)
         width = bits or expert_weight_bits
         return _quantized_projection(weight, scales, zeros, bias, width, block_size or 0)
 

@@ -235,6 +235,8 @@ def _after_past(k: mx.array, v: mx.array, past: mx.array | None) -> tuple[mx.arr
     """Keys and values after those of the past, [2, batch, heads, length, size], and its length."""
     if past is None:
         return k, v, 0
+    if past.ndim != 5 or past.shape[0] != 2:
+        raise ValueError(f"the past is not that of keys and values: {past.shape}")
     k, v = (mx.concatenate(pair, axis=2) for pair in ([past[0], k], [past[1], v]))
     return k, v, past.shape[3]
 

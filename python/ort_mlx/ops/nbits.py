@@ -10,6 +10,7 @@ from typing import Final
 
 import mlx.core as mx
 
+from ..bounds import inside
 from ..dtypes import SINGLES
 from ..node import Node
 from ..registry import MS, op
@@ -130,7 +131,7 @@ def _weight(
     """The weight [rows, columns], exactly; `g_idx` names the block of every column."""
     if g_idx is None:
         return dequantize(b, scales, zeros, bits=bits, block=block)[:, :columns]
-    block_of = g_idx[:columns]
+    block_of = inside(g_idx, scales.shape[1])[:columns]
     zeros = mx.broadcast_to(zeros, scales.shape)
     scales, zeros = (mx.take(t, block_of, axis=1) for t in (scales, zeros))
     return (unpack(b, bits)[:, :columns].astype(scales.dtype) - zeros) * scales

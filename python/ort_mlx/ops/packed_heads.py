@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import mlx.core as mx
 
+from ..bounds import inside
 from ..dtypes import HALVES
 from ..node import Node
 from ..registry import MS, op
@@ -88,7 +89,7 @@ def _attend_packed(
 ) -> mx.array:
     """Attention within each sequence of packed queries, keys and values, [tokens, hidden]."""
     batch, length = token_offset.shape
-    where = token_offset.reshape(-1)[: parts[0].shape[0]]
+    where = inside(token_offset, batch * length).reshape(-1)[: parts[0].shape[0]]
     q, k, v = (split_heads(_unpack(part, where, batch, length), heads) for part in parts)
     lengths = ends[1:] - ends[:-1]
     mask = attention_mask(q, k, lengths, attention_bias, None, past=None)

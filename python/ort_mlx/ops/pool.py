@@ -12,6 +12,7 @@ from functools import reduce
 
 import mlx.core as mx
 
+from ..bounds import inside
 from ..dtypes import FLOATS, INDICES
 from ..hosts import HostInts
 from ..node import Node
@@ -344,7 +345,8 @@ def max_unpool(
     )
     shape = output_shape or (*x.shape[:2], *sizes)
     flat = mx.zeros(math.prod(shape), x.dtype)
-    return mx.put_along_axis(flat, i.reshape(-1), x.reshape(-1), axis=0).reshape(shape)
+    at = inside(i, flat.size).reshape(-1)
+    return mx.put_along_axis(flat, at, x.reshape(-1), axis=0).reshape(shape)
 
 
 @op("LRN", since=(1, 13), types={"x": FLOATS})

@@ -136,6 +136,8 @@ def mrotary_embedding(
     if sum(mrope_section) != pairs:
         raise ValueError(f"mrope_section {mrope_section} does not cover tables {cos_cache.shape}")
     _check_width(cos_cache, rotary_embedding_dim or 0)
+    if position_ids.shape[0] != 3:
+        raise ValueError(f"the positions are not three streams: {position_ids.shape}")
     position_ids = inside(position_ids, cos_cache.shape[0])
     streams = mx.array(_streams(mrope_section, bool(mrope_layout)))
     positions = mx.moveaxis(mx.take(position_ids, streams, axis=0), 0, -1)

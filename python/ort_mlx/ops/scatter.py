@@ -2,7 +2,7 @@
 
 Metal scatters no 8-byte elements, so those go as pairs of 32-bit lanes, and their reductions by
 sorting the updates: exact everywhere. ONNX leaves the result of repeated indices open unless a
-reduction is given. Indices known only on the device are not checked (see gather.py).
+reduction is given. Indices known only on the device are clamped (see gather.py).
 Sources: ONNX Scatter, ScatterElements, ScatterND, TensorScatter; mlx.core.array.at.
 """
 
@@ -14,6 +14,7 @@ from typing import Final
 
 import mlx.core as mx
 
+from ..bounds import inside
 from ..dtypes import EVERY, INDICES
 from ..node import Node
 from ..registry import op
@@ -92,7 +93,9 @@ def _scatter_elements(
         )
     dtype = position_dtype(data.size)
     strides = strides_of(data.shape)
-    indices = indices.astype(dtype)
+    if data.size == 0:
+        return data
+    indices = inside(indices, data.shape[axis]).astype(dtype)
     position = mx.where(indices < 0, indices + data.shape[axis], indices) * strides[axis]
     for other, size in enumerate(indices.shape):
         if other != axis:

@@ -21,6 +21,8 @@ def _claim(node: Node) -> Iterator[str]:
     if (mode := node.attr("mode")) not in ("TF", "IDF", "TFIDF"):
         yield f"mode {mode} is unknown"
     indexes = node.attr("ngram_indexes") or ()
+    if min(indexes, default=0) < 0:
+        yield "an n-gram has a negative place in the output"
     # Weights belong to n-grams in ONNX, to output positions in ONNX Runtime.
     if node.attr("weights") and tuple(indexes) != tuple(range(len(indexes))):
         yield "there are weights for n-grams that are not in the order of the output"
