@@ -1,17 +1,19 @@
-// Memory of someone else's as MLX knows it on its CPU backend.
+// Memory of someone else's as an array, without a copy.
 #pragma once
 
-#include <mlx/allocator.h>
-
-#include <cstddef>
+#include <mlx/array.h>
 
 namespace ort_mlx {
 
-// MLX's CPU backend keeps a buffer's size in the word before its data. It is only read when MLX
-// frees or donates the buffer, which it does not do with one it does not own.
-inline mlx::core::allocator::Data borrowed(const void* bytes) {
-  auto* before = static_cast<char*>(const_cast<void*>(bytes)) - sizeof(size_t);
-  return {mlx::core::allocator::Buffer(before), [](mlx::core::allocator::Buffer) {}};
-}
+namespace mx = mlx::core;
+
+// Whether this MLX's buffers are plain host memory, as those of its builds without a GPU are. Only
+// then can memory be borrowed; the others know their buffers by a handle, on the CPU device as
+// well.
+bool can_borrow();
+
+// Gives an array without data these bytes, row-major. MLX does not write to them, free them or give
+// them away; whoever owns them keeps them alive.
+void borrow(mx::array& array, const void* bytes);
 
 }  // namespace ort_mlx

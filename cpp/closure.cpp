@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "borrowed.h"
 #include "cpu/execute.h"
 #include "cpu/parallel.h"
 
@@ -243,7 +244,7 @@ void Closure::prepare(const std::vector<mx::array>& placeholders, int threads) {
 }
 
 std::optional<Closure::Placeable> Closure::placeable(size_t output, int64_t step) const {
-  if (program_ == nullptr) return std::nullopt;
+  if (program_ == nullptr || !can_borrow()) return std::nullopt;
   const cpu::Place* place = program_->placing().of_output(output);
   if (place == nullptr) return std::nullopt;
   const Tape::Node& node = program_->tape().nodes[place->node];

@@ -101,7 +101,7 @@ void Kernel::bind_constants(OrtKernelContext* context) {
   with_python([&] {
     nb::list arrays;
     for (size_t index : facts_.constant_inputs) {
-      arrays.append(nb::cast(wrap(input(context, index), lease_->stream().device)));
+      arrays.append(nb::cast(wrap(input(context, index))));
     }
     nb::list copied;
     for (size_t index : facts_.copied_inputs) copied.append(record_of(input(context, index)));
@@ -113,7 +113,7 @@ void Kernel::bind_constants(OrtKernelContext* context) {
 std::vector<mx::array> Kernel::wrapped_inputs() const {
   std::vector<mx::array> made;
   made.reserve(arrays_.size());
-  for (const TensorView& view : arrays_) made.push_back(wrap(view, lease_->stream().device));
+  for (const TensorView& view : arrays_) made.push_back(wrap(view));
   return made;
 }
 

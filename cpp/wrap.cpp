@@ -65,16 +65,19 @@ mx::array copy_in(const TensorView& tensor) {
   return made;
 }
 
-mx::array wrap(const TensorView& tensor, mx::Device device) {
+mx::array wrap(const TensorView& tensor) {
   const ElementType type = type_of(tensor);
   const size_t n = byte_size(tensor);
   if (n == 0 || type.is_narrow()) return copy_in(tensor);
   const mx::Shape shape = shape_of(tensor);
-  if (device == mx::Device::gpu) {
+  if (!can_borrow()) {
     return mx::array(const_cast<void*>(tensor.bytes), shape, type.held, [](void*) {});
   }
   boundary_bytes().wrapped += n;
-  return mx::array(borrowed(tensor.bytes), shape, type.held);
+  mx::array made(shape, type.held, nullptr, {});
+  borrow(made, tensor.bytes);
+  made.set_status(mx::array::Status::available);
+  return made;
 }
 
 mx::array row_major(const mx::array& value) {

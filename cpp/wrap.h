@@ -43,10 +43,10 @@ struct BoundaryBytes {
 };
 BoundaryBytes& boundary_bytes();
 
-// An array over the tensor's memory. On the CPU backend it is the memory itself, never copied and
-// never written, and the caller keeps it alive; elsewhere MLX adopts it where the backend allows,
-// else copies. Narrow types are unpacked, which copies.
-mx::array wrap(const TensorView& tensor, mx::Device device);
+// An array over the tensor's memory. Where MLX's buffers are plain memory it is that memory itself,
+// never copied and never written, and the caller keeps it alive; elsewhere MLX adopts it where the
+// backend allows, else copies. Narrow types are unpacked, which copies.
+mx::array wrap(const TensorView& tensor);
 
 // An array with a copy of the tensor's elements.
 mx::array copy_in(const TensorView& tensor);

@@ -148,7 +148,7 @@ std::vector<mx::array> Program::run(std::vector<mx::array> values, int64_t step_
             std::vector<mx::array>{});
         const int32_t target = targets.empty() ? -1 : placing_.target(i, k);
         if (target >= 0 && targets[target] != nullptr) {
-          outputs.back().set_data(borrowed(targets[target]));
+          borrow(outputs.back(), targets[target]);
         }
       }
       run.call(node.primitive, step.kernel, inputs, outputs);
