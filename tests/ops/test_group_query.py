@@ -23,7 +23,10 @@ from support.case import (
     omitted,
     rand,
 )
+from support.edges import run_session
 from support.ep import Ep
+from support.placement import assert_placed, mlx_session
+from support.references import feed_of
 
 P = Dim("P", (6, 9))  # cached positions
 T = Dim("T", (7, 10))  # P and one more
@@ -172,6 +175,83 @@ CASES.append(
     gqa(*CHUNK, *[NONE] * 7, rand(16), rand(16), id="qk-norm", rotary=False, reference=_normed)
 )
 
+
+# Caches in 8 and 4 bits.
+def stored(rows: int | Dim, dtype: str, batch: int = 1) -> tuple[Input, Input]:
+    width, low, high = (8, 0, 256) if dtype == "uint8" else (16, -127, 128)
+    made = rand(batch, 2, rows, width, dtype=dtype, low=low, high=high)
+    return made, made
+
+
+def quantized(
+    new: tuple[Input, ...],
+    past: tuple[Input, Input],
+    last: Input,
+    total: Input,
+    *,
+    id: str,
+    kinds: tuple[str, str] = ("PER_TENSOR", "PER_TENSOR"),
+    **options: Any,
+) -> Case:
+    step = 0.25 if past[0].dtype == "uint8" else 0.02
+    k, v = (
+        rand(*((1, 2, 1, 16) if kind == "PER_CHANNEL" else (1,)), low=step, high=2 * step)
+        for kind in kinds
+    )
+    tables = (COS, SIN) if options.get("rotary", True) else (NONE, NONE)
+    scales = (const(replace(t, dtype="float32")) for t in (k, v))
+    return gqa(
+        *(*new, *past, last, total, *tables, NONE, NONE, NONE, *scales),
+        id=f"{past[0].dtype}-{id}",
+        kv_cache_bit_width=4 if past[0].dtype == "uint8" else 8,
+        k_quant_type=kinds[0],
+        v_quant_type=kinds[1],
+        # Turned keys are rounded in bfloat16 before they are stored, which moves some by one code.
+        dtypes=["float32", "float16"],
+        **options,
+    )
+
+
+CHANNELS = ("PER_CHANNEL", "PER_CHANNEL")
+for stored_as in ("int8", "uint8"):
+    CASES += [
+        quantized(tokens(M), stored(0, stored_as), int32([3], [1]), int32(4, 2), id="prompt"),
+        quantized(tokens(1), stored(P, stored_as), int32([6], [9]), int32(7, 10), id="decode"),
+        quantized(
+            *(tokens(3), stored(P, stored_as), int32([8], [11]), int32(9, 12)),
+            id="channels",
+            kinds=CHANNELS,
+        ),
+        quantized(
+            *(tokens(1, 2), stored(16, stored_as, 2), int32([6, 3], [9, 1]), int32(7, 10)),
+            id="shared-ragged",
+            kinds=CHANNELS,
+            view=rows(2),
+        ),
+    ]
+SLIDING = {"local_window_size": 6, "sliding_window_cache": 1}
+CASES.append(
+    quantized(
+        *(tokens(1), stored(8, "int8"), int32([5], [30]), int32(6, 31)),
+        id="sliding",
+        view=rows(6),
+        **SLIDING,
+    )
+)
+CASES += [
+    replace(
+        gqa(*inputs, id=f"scores-{name}-{mode}", qk_output=mode, **options), outputs=(True,) * 4
+    )
+    for mode in (1, 2)
+    for name, inputs, options in (
+        ("prompt", PROMPT, {}),
+        ("chunk", CHUNK, {"softcap": 1.0, "local_window_size": 4}),
+        ("both-ways", CHUNK, {"rotary": False, "causal": 0}),
+        ("bias", (*DECODE, COS, SIN, NONE, rand(1, 4, 1, T)), {"softcap": 2.0}),
+        ("sink", (*DECODE, COS, SIN, NONE, NONE, rand(4)), {}),
+    )
+]
+
 REFUSED = [
     (
         gqa(rand(1, M, 64), rand(1, M, 32), *PROMPT[2:2], NONE, *PROMPT[3:], id="half-new"),
@@ -185,7 +265,44 @@ REFUSED = [
         gqa(*PROMPT, COS, SIN, NONE, NONE, NONE, NONE, NONE, const(rand(16)), id="half-norm"),
         "only one of q_norm_weight and k_norm_weight",
     ),
-    (replace(gqa(*PROMPT, id="scores"), outputs=(True,) * 4), "the scores as an output"),
+    (
+        replace(gqa(*PROMPT, id="scores"), outputs=(True,) * 4),
+        "an output of scores without qk_output",
+    ),
+    (
+        replace(
+            gqa(
+                *SHARED,
+                id="sliding-scores",
+                qk_output=1,
+                local_window_size=6,
+                sliding_window_cache=1,
+            ),
+            outputs=(True,) * 4,
+        ),
+        "the scores of a sliding window cache",
+    ),
+    (
+        gqa(*DECODE, id="plain-codes", k_quant_type="PER_TENSOR", v_quant_type="PER_TENSOR"),
+        "quantization PER_TENSOR and PER_TENSOR of a cache of float32",
+    ),
+    (
+        quantized(
+            *(tokens(1), stored(P, "int8"), int32([6]), int32(7)), id="rows", kinds=("PER_ROW",) * 2
+        ),
+        "quantization PER_ROW and PER_ROW",
+    ),
+    (
+        replace(
+            half := quantized(tokens(1), stored(P, "int8"), int32([6]), int32(7), id="half"),
+            attributes={**half.attributes, "kv_cache_bit_width": 4},
+        ),
+        "4 bits in a cache of int8",
+    ),
+    (
+        replace(half, inputs=half.inputs[:-1], id="no-scale"),
+        "a quantized cache without its scales",
+    ),
     (gqa(*PROMPT, NONE, NONE, id="no-tables"), "rotary embedding without its tables"),
     (
         gqa(
@@ -226,3 +343,19 @@ def test_total_is_inside_the_rotary_tables(ep: Ep) -> None:
 def test_positions_are_inside_the_rotary_tables(ep: Ep) -> None:
     c = gqa(*CHUNK, COS, SIN, ints([[9, 40, 5]]), id="far")
     ep.fails(c, "index 40 is out of range for an axis of 40")
+
+
+def test_a_sliding_cache_of_4_bits_is_a_plain_one_until_it_evicts() -> None:
+    """The CPU kernel has no sliding cache of 4 bits."""
+    given = tokens(3), stored(16, "uint8"), int32([8]), int32(9)
+    results = []
+    for options in ({"local_window_size": 6}, SLIDING):
+        c = quantized(*given, id="sliding", **options)
+        arrays = c.arrays("float32", 0)
+        session = mlx_session(c.model(arrays, 1))
+        assert_placed(session)
+        y, *present = run_session(session, feed_of(arrays, c))
+        results.append([y, *(t[:, :, :9] for t in present)])
+    np.testing.assert_allclose(results[1][0], results[0][0], 1e-5, 1e-5)
+    for plain, sliding in zip(results[0][1:], results[1][1:], strict=True):
+        np.testing.assert_array_equal(sliding, plain)

@@ -18,13 +18,19 @@ from ..registry import MS, op
 from ._cache import Cache, append, slide
 from ._heads import (
     attend,
+    cap,
     combine,
     default_scale,
+    masked,
     meet,
     merge_heads,
+    score,
+    softmax,
     split_heads,
     visible,
+    weigh,
 )
+from ._quantized_cache import CACHE_TYPES, codes_of, quantized_cache_claim
 from .rotary import rotate, table_rows
 
 
@@ -39,16 +45,23 @@ def _gqa_claim(node: Node) -> Iterator[str]:
         yield "rotary embedding without its tables"
     if node.attr("sliding_window_cache", 0) and node.missing("past_key"):
         yield "a sliding window cache without past_key"
-    if len(node.outputs) > 3 and node.outputs[3] is not None:
-        yield "the scores as an output"
+    yield from quantized_cache_claim(node)
+    if _wants_scores(node):
+        if node.attr("qk_output", 0) not in (1, 2):
+            yield "an output of scores without qk_output"
+        if node.attr("sliding_window_cache", 0):
+            yield "the scores of a sliding window cache"
+
+
+def _wants_scores(node: Node) -> bool:
+    return len(node.outputs) > 3 and node.outputs[3] is not None
 
 
 @op(
     "GroupQueryAttention",
     domain=MS,
     since=(1,),
-    types={"query": SINGLES, "past_key": SINGLES, "past_value": SINGLES},
-    fixed={"k_quant_type": "NONE", "v_quant_type": "NONE", "qk_output": 0},
+    types={"query": SINGLES, "past_key": CACHE_TYPES, "past_value": CACHE_TYPES},
     claim=_gqa_claim,
 )
 def group_query_attention(
@@ -73,18 +86,22 @@ def group_query_attention(
     causal: int = 1,
     do_rotary: int | None = None,
     k_norm_epsilon: float | None = None,
+    k_quant_type: str = "NONE",
     kv_cache_bit_width: int | None = None,
     kv_num_heads: int,
     local_window_size: int = -1,
     num_heads: int,
     q_norm_epsilon: float | None = None,
     qk_norm_epsilon: float = 1e-6,
+    qk_output: int = 0,
     rotary_interleaved: int | None = None,
     scale: float | None = None,
     sliding_window_cache: int = 0,
     smooth_softmax: int = -1,
     softcap: float | None = None,
-) -> tuple[mx.array, mx.array, mx.array]:
+    v_quant_type: str = "NONE",
+    node: Node,
+) -> tuple[mx.array | None, ...]:
     q, k, v = _split_qkv(query, key, value, num_heads, kv_num_heads)
     _check_lengths(q, k, v, total_sequence_length, bool(sliding_window_cache))
     if q_norm_weight is not None and k_norm_weight is not None:
@@ -105,6 +122,9 @@ def group_query_attention(
         cos, sin = table_rows(cos_cache, sin_cache, places)
         q, k = (rotate(t, cos, sin, interleaved=bool(rotary_interleaved)) for t in (q, k))
 
+    k_codes = codes_of(k_quant_type, node.dtype("past_key"), k_scale, k)
+    v_codes = codes_of(v_quant_type, node.dtype("past_value"), v_scale, v)
+    k, v = (t if c is None else c.encode(t) for t, c in ((k, k_codes), (v, v_codes)))
     if sliding_window_cache and past_key is not None and past_value is not None:
         cache = slide(past_key, past_value, k, v, start, total, local_window_size)
     else:
@@ -112,17 +132,27 @@ def group_query_attention(
     whole = prompt and k.shape[2] == length
     if whole:  # nothing came before: attend the new tokens alone
         cache = cache._replace(key=k, value=v, positions=mx.arange(length)[None], kept=None)
+    if k_codes is not None and v_codes is not None:
+        keys, values = k_codes.decode(cache.key, q.dtype), v_codes.decode(cache.value, q.dtype)
+        cache = cache._replace(key=keys, value=values)
     mask: mx.array | str | None = "causal"
     if not (whole and causal and local_window_size <= 0 and attention_bias is None):
         seen = _seen(query_at, cache, total, bool(causal), local_window_size)
         mask = combine(seen, _columns(attention_bias, cache.positions, bool(sliding_window_cache)))
     if head_sink is None and smooth_softmax == 1:
         head_sink = mx.zeros((num_heads,), dtype=q.dtype)
-    scale = default_scale(scale, q.shape[-1])
-    y = attend(
-        q, cache.key, cache.value, scale=scale, mask=mask, softcap=softcap or 0.0, sinks=head_sink
-    )
-    return merge_heads(y), cache.present_key, cache.present_value
+    scale, softcap = default_scale(scale, q.shape[-1]), softcap or 0.0
+    present = cache.present_key, cache.present_value
+    if not _wants_scores(node):
+        y = attend(
+            q, cache.key, cache.value, scale=scale, mask=mask, softcap=softcap, sinks=head_sink
+        )
+        return merge_heads(y), *present, None
+    logits = masked(cap(score(q, cache.key, scale), softcap), mask)
+    weights = softmax(logits, head_sink)
+    y = weigh(weights, cache.value).astype(q.dtype)
+    shown = mx.where(mx.isinf(logits), 0, logits) if qk_output == 1 else weights
+    return merge_heads(y), *present, shown.astype(q.dtype)
 
 
 def _places(position_ids: mx.array, length: int, prompt: bool) -> mx.array:
