@@ -1,5 +1,6 @@
 #include "ep.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -25,6 +26,17 @@ nb::tuple names_of(const Runtime& ort, const std::vector<const OrtValueInfo*>& i
 mx::Device device_of(nb::handle session) {
   const bool on_gpu = nb::cast<std::string>(session.attr("device")) == "gpu";
   return on_gpu ? mx::Device::gpu : mx::Device::cpu;
+}
+
+std::vector<Padding> paddings_of(nb::handle paddings) {
+  std::vector<Padding> made;
+  for (nb::handle padding : paddings) {
+    made.push_back({nb::cast<std::vector<int64_t>>(padding.attr("sizes")),
+                    nb::cast<int64_t>(padding.attr("multiple")),
+                    nb::cast<std::vector<Padding::Place>>(padding.attr("inputs")),
+                    nb::cast<std::vector<Padding::Place>>(padding.attr("outputs"))});
+  }
+  return made;
 }
 
 }  // namespace
@@ -132,6 +144,7 @@ OrtNodeComputeInfo* Ep::compile_one(const OrtGraph* graph, const OrtNode* fused_
         .array_inputs = nb::cast<std::vector<size_t>>(plan.attr("array_inputs")),
         .array_names = nb::cast<std::vector<std::string>>(plan.attr("array_names")),
         .is_traceable = nb::cast<bool>(plan.attr("is_traceable")),
+        .paddings = paddings_of(plan.attr("paddings")),
         .threads = nb::cast<int>(plan.attr("threads")),
     };
     return new Kernel(ort_, lease_, closures_, cancel_flag_, plan, std::move(facts));

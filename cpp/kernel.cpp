@@ -38,7 +38,8 @@ Kernel::Kernel(const Runtime& ort, std::shared_ptr<StreamLease> lease,
       closures_(std::move(closures)),
       cancel_flag_(std::move(cancel_flag)),
       plan_(std::move(plan)),
-      facts_(std::move(facts)) {
+      facts_(std::move(facts)),
+      padder_(facts_.paddings) {
   ort_version_supported = kDeclaredOrt;
   CreateState = [](OrtNodeComputeInfo* self, OrtNodeComputeContext*,
                    void** state) noexcept -> OrtStatus* {
@@ -72,6 +73,7 @@ TensorView Kernel::input(OrtKernelContext* context, size_t index) const {
 }
 
 void Kernel::read_inputs(OrtKernelContext* context) {
+  is_padded_ = false;
   arrays_.clear();
   hosts_.clear();
   for (size_t index : facts_.array_inputs) arrays_.push_back(input(context, index));
@@ -137,6 +139,7 @@ bool Kernel::run_closure(OrtKernelContext* context) {
     --runs_to_skip_;
     return false;
   }
+  is_padded_ = padder_.pad(arrays_);
   build_key();
   std::vector<mx::array> outputs;
   ClosureCache::Found found;
@@ -145,9 +148,11 @@ bool Kernel::run_closure(OrtKernelContext* context) {
     if (found.closure == nullptr) found = trace();
     if (found.closure == nullptr) return false;
     check_indices(found);
-    choose_targets(context, found);
+    targets_.assign(found.closure->output_count(), nullptr);
+    if (!is_padded_) choose_targets(context, found);
     outputs = found.closure->replay(wrapped_inputs(), found.step, targets_);
     mx::eval(outputs);
+    if (is_padded_) padder_.crop(outputs);
   } catch (const Stopped&) {
     throw;
   } catch (const Error& error) {
@@ -214,7 +219,6 @@ void Kernel::check_indices(const ClosureCache::Found& found) const {
 // Outputs are computed in ORT's memory where no input lies. An output that is an input with a part
 // changed, and bound to the same memory, is changed there: the caller's cache is not copied.
 void Kernel::choose_targets(OrtKernelContext* context, const ClosureCache::Found& found) {
-  targets_.assign(found.closure->output_count(), nullptr);
   for (size_t i = 0; i < targets_.size(); ++i) {
     const auto placeable = found.closure->placeable(i, found.step);
     if (!placeable) continue;
@@ -247,6 +251,7 @@ void Kernel::note_failure(const std::string& what) {
 
 void Kernel::run_steps(OrtKernelContext* context) {
   closures_->count_eager_run();
+  if (is_padded_) read_inputs(context);
   std::vector<mx::array> outputs = with_python([&] {
     nb::list arrays;
     for (const auto& a : wrapped_inputs()) arrays.append(nb::cast(a));

@@ -8,6 +8,7 @@
 
 #include "closure_cache.h"
 #include "ort.h"
+#include "padding.h"
 #include "python.h"
 #include "stopping.h"
 #include "streams.h"
@@ -23,6 +24,7 @@ struct PlanFacts {
   std::vector<size_t> array_inputs;     // kernel inputs handed to the plan as arrays
   std::vector<std::string> array_names;  // of array_inputs, for messages
   bool is_traceable;                     // false: no closure can serve it, go step by step
+  std::vector<Padding> paddings;         // of array_inputs and of the outputs
   int threads;                           // of the CPU backend; 0 for all
 };
 
@@ -64,6 +66,8 @@ class Kernel : public OrtNodeComputeInfo {
   std::vector<TensorView> arrays_;
   std::vector<TensorView> hosts_;
   Key key_;
+  Padder padder_;
+  bool is_padded_ = false;  // in this Run
   std::vector<void*> targets_;
 };
 

@@ -23,17 +23,17 @@ class Initializer:
 
     @property
     def dtype(self) -> int:
-        """ONNX Runtime's element type code."""
+        """ONNX element type code."""
 
     @property
     def shape(self) -> tuple[Any, ...]: ...
 
     @property
     def nbytes(self) -> int:
-        """In ONNX Runtime's memory; 0 when no array can hold this type."""
+        """0 when MLX has no array of this type."""
 
     def bytes(self) -> bytes:
-        """A copy of the elements in the dtype that holds them, row-major."""
+        """A copy of the bytes, row-major."""
 
     def to_mlx(self) -> mlx.core.array:
         """A copy as an mx.array."""

@@ -12,12 +12,14 @@ from . import _native
 from .attempts import Backoff
 from .blocks import ABSENT, Block, BlockBuilder, Step
 from .bounds import Check, watching
+from .buckets import Buckets
 from .compiled import CompiledRunner
 from .errors import InputError, OrtMlxError
 from .execute import Frame, Runner
 from .guards import Guards, HostRecords
 from .hosts import to_device
 from .node import Constant, Graph
+from .padding import Mixes, Padded, prove
 from .placement import may_be_host_input, place, untraceable
 from .progression import Progressions
 from .records import host_value
@@ -36,6 +38,7 @@ class PlanSettings:
 
     routes: frozenset[Route] = frozenset(Route)  # that are compiled
     fuses: bool = False  # whether MLX's compiler fuses them, which pays on a GPU
+    buckets: tuple[Buckets, ...] = ()  # of the dimensions that may be padded
     threads: int = 0  # of the CPU backend; 0 for all
     timings: Timings = field(default_factory=Timings)
 
@@ -48,6 +51,8 @@ class Plan:
         host_inputs: kernel inputs that steer the graph and are wanted as host values.
         copied_inputs: kernel inputs that are constants copied from the model.
         array_inputs: the other kernel inputs that are used.
+        paddings: the dimensions that are padded, for Runs that a closure serves.
+        unpadded: why dimensions of the option `shape_buckets` are not.
         is_traceable: whether a closure can serve it; `reasons` says why not.
         misses: why the last closures were traced, newest last.
         failures: the last failures of closures, each followed by an eager Run.
@@ -86,6 +91,7 @@ class Plan:
         self._host_slots = [s for i in self.host_inputs if (s := slots[i]) is not None]
         self._array_slots = [s for i in self.array_inputs if (s := slots[i]) is not None]
 
+        self.paddings, self.unpadded = self._prove(graph, kernel_outputs)
         self.reasons = tuple(untraceable(self.block))
         self.is_traceable = bool(settings.routes) and not self.reasons
         self._closures = closures
@@ -115,6 +121,18 @@ class Plan:
         }
         self.copied_inputs = sorted(self._copied)
         self._kernel_inputs = kernel_inputs
+
+    def _prove(
+        self, graph: Graph, kernel_outputs: tuple[str, ...]
+    ) -> tuple[list[Padded], list[str]]:
+        """The dimensions that are padded, and why others are not."""
+        padded, unpadded = [], []
+        for wanted in self._settings.buckets:
+            try:
+                padded.append(prove(graph, wanted, self.array_names, kernel_outputs))
+            except Mixes as reason:
+                unpadded.append(f"dimension '{wanted.name}': {reason}")
+        return padded, unpadded
 
     def _load_constants(self, block: Block, wrapped: set[int]) -> None:
         """Copy the constants that are not kernel inputs, while ORT's graph is alive."""

@@ -25,6 +25,7 @@ from .safety import PER_SHAPE, Safety
 
 if TYPE_CHECKING:
     from .node import Node
+    from .padding import Padding
 
 MS: Final = "com.microsoft"
 ML: Final = "ai.onnx.ml"
@@ -65,6 +66,7 @@ class OpDef:
     prepare: Mapping[str | tuple[str, ...], Prepare] = field(default_factory=dict)
     deterministic: bool | Callable[[Node], bool] = True
     less_safe: LessSafe | None = None
+    padding: Padding | None = None
 
     def __str__(self) -> str:
         return f"{self.domain or 'ai.onnx'}::{self.name}"
@@ -169,6 +171,7 @@ def op(
     prepare: Mapping[str | tuple[str, ...], Prepare] | None = None,
     deterministic: bool | Callable[[Node], bool] = True,
     less_safe: LessSafe | None = None,
+    padding: Padding | None = None,
 ) -> Callable[[F], F]:
     """Register the decorated function as the translation of an ONNX operator.
 
@@ -186,6 +189,8 @@ def op(
             model omits one): the op gets the result as the first of them and None for the others.
         deterministic: False for random ops, which are never folded, or whether a node is none.
         less_safe: yields a lower safety with a sentence for each form of the node that needs it.
+        padding: where positions along a padded axis go; see `padding.py`. Leave it out for an op
+            that mixes them, along any axis.
     """
 
     def register(fn: F) -> F:
@@ -201,6 +206,7 @@ def op(
             prepare=prepare or {},
             deterministic=deterministic,
             less_safe=less_safe,
+            padding=padding,
         )
         for version in since:
             key = (domain, name, version)

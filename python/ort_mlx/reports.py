@@ -86,6 +86,11 @@ class Report:
         """Why partitions run step by step, where they do."""
         return [text for plan in self.plans for text in plan.reasons]
 
+    @property
+    def unpadded(self) -> list[str]:
+        """Why dimensions of the option `shape_buckets` are not padded, by partition."""
+        return [text for plan in self.plans for text in plan.unpadded]
+
     def __str__(self) -> str:
         lines = [self.line(), *(f"  {node}" for node in self.left)]
         counts = self.counts
@@ -96,6 +101,7 @@ class Report:
             ("traced", self.misses),
             ("failed", self.failures),
             ("step by step", self.eager_reasons),
+            ("not padded", self.unpadded),
         ):
             lines.extend(f"  {title}: {text}" for text in texts)
         return "\n".join(lines)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import mlx.core as mx
 
-from . import _native, compat, settings
+from . import _native, buckets, compat, settings
 from .claim import Rules, bind, reasons_against
 from .dtypes import NARROW
 from .errors import DeviceError
@@ -177,6 +177,7 @@ class EpSession:
         plan_settings = PlanSettings(
             routes=frozenset(Route[name.upper()] for name in self.options.routes),
             fuses=self._is_fused,
+            buckets=tuple(map(buckets.parse, self.options.shape_buckets)),
             threads=self.options.threads,
             timings=timings,
         )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from . import buckets
 from .errors import OptionError
 
 DEVICES: Final = ("auto", "gpu", "cpu")
@@ -55,6 +56,13 @@ class Options:
     )
     max_closures: int = _option(128, "closures kept for a session; the least recent go first")
     max_closure_bytes: int = _option(1 << 28, "memory that its closures may hold on to, in bytes")
+    shape_buckets: tuple[str, ...] = _option(
+        (),
+        "sizes that a dimension of the model is padded to, by its name, so that one closure serves "
+        "several: `{'batch': [1, 2, 4], 'tokens': 64}` for some sizes and for multiples of one, as "
+        "text `batch=1/2/4,tokens=64/...`. Only where the graph shows that nothing mixes positions "
+        "along it; the report says what does",
+    )
     exclude_ops: tuple[str, ...] = _option((), "op types to leave to other providers")
 
 
@@ -75,6 +83,8 @@ def parse(given: Mapping[str, Any]) -> Options:
             )
         option = known[name]
         values[name] = _convert(name, value, option.default, option.metadata["choices"])
+    for text in values.get("shape_buckets", ()):
+        buckets.parse(text)
     return Options(**values)
 
 
@@ -89,6 +99,8 @@ def as_strings(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _as_string(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return buckets.written(value)
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -100,6 +112,7 @@ def _convert(name: str, value: Any, default: Any, choices: tuple[str, ...]) -> A
     if isinstance(default, bool):
         return _boolean(name, value)
     if isinstance(default, tuple):
+        value = buckets.written(value) if isinstance(value, Mapping) else value
         items = value.split(",") if isinstance(value, str) else list(value)
         return tuple(_choice(name, str(i).strip(), choices) for i in items if str(i).strip())
     if isinstance(default, int):

@@ -101,7 +101,7 @@ def test_types_are_of_parameters_and_in_the_schema(o: OpDef) -> None:
 def test_every_reachable_version_has_a_case(o: OpDef) -> None:
     reachable = {v for v in o.since if schemas.opset_of(o.domain, o.name, v) is not None}
     assert reachable, "no model of opset 7 or newer has one of its versions"
-    tried = {v for c in _cases_of(o) for v, _ in c.variants()}
+    tried = {v for c in cases_of(o) for v, _ in c.variants()}
     assert tried >= reachable, f"no case for versions {sorted(reachable - tried)}"
 
 
@@ -120,7 +120,7 @@ def test_shapeless_ops_are_right_for_any_shape(o: OpDef) -> None:
     Cases with empty arrays are left out: MLX itself keeps the shapes of the trace for those.
     """
     every = False
-    for c in _cases_of(o):
+    for c in cases_of(o):
         version, dtype = next(iter(c.variants()))
         if safety_of(c) is not SHAPELESS:
             continue
@@ -136,16 +136,16 @@ def test_shapeless_ops_are_right_for_any_shape(o: OpDef) -> None:
         every = every or (changed and any(a.ndim for a in first))
         compiled = mx.compile(run, shapeless=True)
         compiled(*first)
-        for got, want in zip(_tuple(compiled(*second)), _tuple(run(*second)), strict=True):
+        for got, want in zip(as_tuple(compiled(*second)), as_tuple(run(*second)), strict=True):
             assert got.shape == want.shape, str(c)
-            np.testing.assert_allclose(_numpy(got), _numpy(want), 1e-4, 1e-5, err_msg=str(c))
+            np.testing.assert_allclose(as_numpy(got), as_numpy(want), 1e-4, 1e-5, err_msg=str(c))
     assert every, "no case changes every dimension"
 
 
 @pytest.mark.parametrize("o", [o for o in OPS if o.less_safe], ids=named)
 def test_every_lower_safety_has_a_case(o: OpDef) -> None:
     assert o.less_safe is not None
-    nodes = [node_of(c, *next(iter(c.variants()))) for c in _cases_of(o)]
+    nodes = [node_of(c, *next(iter(c.variants()))) for c in cases_of(o)]
     found = [list(o.less_safe(node)) for node in nodes]
     assert all(safety < o.safety for reasons in found for safety, _ in reasons)
     assert any(not reasons for reasons in found), "no case has the declared safety"
@@ -185,7 +185,7 @@ def test_versions_that_are_not_translated(capsys: pytest.CaptureFixture[str]) ->
                 print(f"\n{domain or 'ai.onnx'}::{name} has versions {newer} too")
 
 
-def _cases_of(o: OpDef) -> Iterator[Case]:
+def cases_of(o: OpDef) -> Iterator[Case]:
     return (
         c for c in all_cases()[0] if (c.domain, c.op_type) == (o.domain, o.name) and c.opdef is o
     )
@@ -227,9 +227,9 @@ def _pattern(value: ast.expr) -> str:
     )
 
 
-def _tuple(result: Any) -> tuple[Any, ...]:
+def as_tuple(result: Any) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
-def _numpy(a: mx.array) -> Any:
+def as_numpy(a: mx.array) -> Any:
     return np.array(a.astype(mx.float32) if a.dtype == mx.bfloat16 else a).astype(np.float64)

@@ -12,12 +12,22 @@ import mlx.core as mx
 
 from ..dtypes import EVERY, MLX_DTYPES, NARROW, ONNX_NAMES, mlx_dtype
 from ..node import Node
+from ..padding import Axes, Carried, Mixes
 from ..registry import op
 from ..safety import PER_SHAPE, SHAPELESS, Safety
 from ._narrow import narrow
+from ._padding import unchanged
 
 
-@op("Cast", since=(6, 9, 13), safety=SHAPELESS)
+def _cast_padding(node: Node, axes: Axes) -> Carried:
+    if isinstance(axes[0], tuple) and ONNX_NAMES.get(node.attr("to")) not in ("int32", "int64"):
+        raise Mixes("it computes with the size")
+    if ONNX_NAMES.get(node.attr("to")) in NARROW:
+        raise Mixes("its result may be packed")
+    return unchanged(node, axes)
+
+
+@op("Cast", since=(6, 9, 13), safety=SHAPELESS, padding=_cast_padding)
 def cast_6(input: mx.array, *, to: int) -> mx.array:
     return input.astype(mlx_dtype(to))
 
@@ -27,12 +37,26 @@ def _to_narrow(node: Node) -> Iterator[tuple[Safety, str]]:
         yield PER_SHAPE, "the target is a narrow type"
 
 
-@op("Cast", since=(19, 21, 23), types={"input": EVERY}, safety=SHAPELESS, less_safe=_to_narrow)
+@op(
+    "Cast",
+    since=(19, 21, 23),
+    types={"input": EVERY},
+    safety=SHAPELESS,
+    less_safe=_to_narrow,
+    padding=_cast_padding,
+)
 def cast_19(input: mx.array, *, to: int, saturate: int = 1) -> mx.array:
     return cast(input, to=to, saturate=saturate)
 
 
-@op("Cast", since=(24, 25, 28), types={"input": EVERY}, safety=SHAPELESS, less_safe=_to_narrow)
+@op(
+    "Cast",
+    since=(24, 25, 28),
+    types={"input": EVERY},
+    safety=SHAPELESS,
+    less_safe=_to_narrow,
+    padding=_cast_padding,
+)
 def cast(input: mx.array, *, to: int, saturate: int = 1, round_mode: str = "up") -> mx.array:
     return _converted(input, ONNX_NAMES[to], saturate, round_mode)
 

@@ -15,6 +15,7 @@ import mlx.core as mx
 from ..dtypes import FLOATS, SINGLES
 from ..node import Node
 from ..registry import MS, op
+from ._padding import batched
 from ._windows import (
     Ints,
     Windows,
@@ -128,8 +129,21 @@ def _conv_last(
     return add_bias(convolve(x, w, windows, group), b)
 
 
-@op("NhwcConv", domain=MS, since=(1,), types={"x": SINGLES}, prepare={"w": _weight_last})
-@op("Conv", since=(1, 11, 22), types={"x": FLOATS}, prepare={"w": _weight_last})
+@op(
+    "NhwcConv",
+    domain=MS,
+    since=(1,),
+    types={"x": SINGLES},
+    prepare={"w": _weight_last},
+    padding=batched("x"),
+)
+@op(
+    "Conv",
+    since=(1, 11, 22),
+    types={"x": FLOATS},
+    prepare={"w": _weight_last},
+    padding=batched("x"),
+)
 def conv(
     x: mx.array,
     w: mx.array,

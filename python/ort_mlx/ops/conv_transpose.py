@@ -11,6 +11,7 @@ import mlx.core as mx
 from ..dtypes import FLOATS, SINGLES
 from ..hosts import HostInts
 from ..registry import MS, op
+from ._padding import batched
 from ._windows import (
     Ints,
     along,
@@ -144,6 +145,7 @@ def _conv_transpose(
     since=(1, 11, 22),
     types={"x": FLOATS},
     prepare={"w": _weight_transposed},
+    padding=batched("x"),
 )
 def conv_transpose(
     x: mx.array,

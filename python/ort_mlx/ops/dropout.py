@@ -13,19 +13,21 @@ import mlx.core as mx
 from ..dtypes import FLOATS
 from ..hosts import HostBool, HostFloat
 from ..node import Node
+from ..padding import Axes, Mixes
 from ..registry import MS, op
 from ..safety import EAGER, Safety
+from ._padding import elementwise
 from .random import draw_key
 
 
 # Before opset 12 the mask of an inference is all zeros, in ORT, and from then on all ones.
-@op("Dropout", since=(7,), types={"data": FLOATS})
+@op("Dropout", since=(7,), types={"data": FLOATS}, padding=elementwise)
 def dropout_7(data: mx.array, *, ratio: float = 0.5) -> tuple[mx.array, mx.array]:
     del ratio
     return data, mx.zeros_like(data)
 
 
-@op("Dropout", since=(10,), types={"data": FLOATS})
+@op("Dropout", since=(10,), types={"data": FLOATS}, padding=elementwise)
 def dropout_10(data: mx.array, *, ratio: float = 0.5) -> tuple[mx.array, mx.array]:
     del ratio
     return data, mx.zeros(data.shape, dtype=mx.bool_)
@@ -57,12 +59,19 @@ def _dropped(
     return mx.where(kept, data * (1 / (1 - ratio)), mx.zeros_like(data)), kept
 
 
+def _dropout_padding(node: Node, axes: Axes) -> int:
+    if not _drops_nothing(node):
+        raise Mixes("it draws random numbers for all positions together")
+    return elementwise(node, axes)
+
+
 @op(
     "Dropout",
     since=(12, 13, 22),
     types={"data": FLOATS, "ratio": FLOATS},
     deterministic=_drops_nothing,
     less_safe=_in_training,
+    padding=_dropout_padding,
 )
 def dropout(
     data: mx.array,

@@ -16,6 +16,7 @@ from ..dtypes import FLOATS, NUMERIC, SIGNED_INTS, SINGLES
 from ..registry import op
 from ..safety import SHAPELESS
 from ._elementwise import cos, exp, is_float, sin, widened
+from ._padding import elementwise
 
 _SIGNED_NUMERIC: Final = FLOATS | SIGNED_INTS
 _UNSIGNED: Final = (mx.uint8, mx.uint16, mx.uint32, mx.uint64)
@@ -29,7 +30,7 @@ def unary(
 ) -> None:
     """Register an op of one input that is the MLX function `fn`."""
 
-    @op(name, since=since, types={"x": types}, safety=SHAPELESS)
+    @op(name, since=since, types={"x": types}, safety=SHAPELESS, padding=elementwise)
     def translate(x: mx.array) -> mx.array:
         return fn(x)
 
@@ -66,7 +67,7 @@ unary("Atanh", (9, 22), mx.arctanh)
 def binary(name: str, since: tuple[int, ...], fn: Callable[[mx.array, mx.array], mx.array]) -> None:
     """Register an op of two broadcast inputs that is the MLX function `fn`."""
 
-    @op(name, since=since, types={"a": NUMERIC}, safety=SHAPELESS)
+    @op(name, since=since, types={"a": NUMERIC}, safety=SHAPELESS, padding=elementwise)
     def translate(a: mx.array, b: mx.array) -> mx.array:
         return fn(a, b)
 
@@ -99,7 +100,7 @@ binary("Mul", (7, 13, 14), mx.multiply)
 binary("Div", (7, 13, 14), divide)
 
 
-@op("Mod", since=(10, 13, 28), types={"a": NUMERIC}, safety=SHAPELESS)
+@op("Mod", since=(10, 13, 28), types={"a": NUMERIC}, safety=SHAPELESS, padding=elementwise)
 def mod(a: mx.array, b: mx.array, *, fmod: int = 0) -> mx.array:
     if is_float(a):
         return _float_fmod(a, b) if fmod else mx.remainder(a, b)
@@ -118,6 +119,7 @@ def _float_fmod(a: mx.array, b: mx.array) -> mx.array:
     since=(7, 12, 13, 15),
     types={"x": FLOATS | {"int32", "int64"}, "y": NUMERIC},
     safety=SHAPELESS,
+    padding=elementwise,
 )
 def pow_(x: mx.array, y: mx.array) -> mx.array:
     if is_float(x):
@@ -148,7 +150,7 @@ def variadic(
 ) -> None:
     """Register an op that folds any number of broadcast inputs with `fn`."""
 
-    @op(name, since=since, types={"data_0": types}, safety=SHAPELESS)
+    @op(name, since=since, types={"data_0": types}, safety=SHAPELESS, padding=elementwise)
     def translate(*data_0: mx.array) -> mx.array:
         return functools.reduce(fn, data_0)
 
@@ -161,17 +163,17 @@ variadic("Max", (6, 8, 12, 13), mx.maximum)  # NaN wins, as in ORT
 variadic("Min", (6, 8, 12, 13), mx.minimum)
 
 
-@op("Sum", since=(6, 8, 13), types={"data_0": FLOATS}, safety=SHAPELESS)
+@op("Sum", since=(6, 8, 13), types={"data_0": FLOATS}, safety=SHAPELESS, padding=elementwise)
 def sum_(*data_0: mx.array) -> mx.array:
     return widened(_total)(*data_0)
 
 
-@op("Mean", since=(6, 8, 13), types={"data_0": FLOATS}, safety=SHAPELESS)
+@op("Mean", since=(6, 8, 13), types={"data_0": FLOATS}, safety=SHAPELESS, padding=elementwise)
 def mean(*data_0: mx.array) -> mx.array:
     return widened(lambda *items: _total(*items) / len(items))(*data_0)
 
 
-@op("Clip", since=(6,), types={"input": FLOATS}, safety=SHAPELESS)
+@op("Clip", since=(6,), types={"input": FLOATS}, safety=SHAPELESS, padding=elementwise)
 def clip_6(
     input: mx.array, *, min: float = -3.4028234663852886e38, max: float = 3.4028234663852886e38
 ) -> mx.array:
@@ -179,7 +181,7 @@ def clip_6(
 
 
 # ONNX bounds a missing side by the lowest or highest finite value, so an infinity is clipped too.
-@op("Clip", since=(11, 12, 13), types={"input": NUMERIC}, safety=SHAPELESS)
+@op("Clip", since=(11, 12, 13), types={"input": NUMERIC}, safety=SHAPELESS, padding=elementwise)
 def clip(input: mx.array, min: mx.array | None = None, max: mx.array | None = None) -> mx.array:
     limits = mx.finfo(input.dtype) if is_float(input) else None
     low = mx.array(limits.min, input.dtype) if limits and min is None else min

@@ -15,7 +15,9 @@ import mlx.core as mx
 from ..bounds import inside
 from ..dtypes import FLOATS, SINGLES
 from ..node import Node
+from ..padding import Axes, Mixes
 from ..registry import MS, op
+from ._padding import elementwise, rank_of
 from .matmul import gemm_claim, gemm_product, matrix_product
 from .norm import inverse_rms, layer_norm, moments, rms_norm, widened
 
@@ -123,7 +125,15 @@ def _sum_skip(x: mx.array, skip: mx.array, bias: mx.array | None) -> mx.array:
     return (total if bias is None else total + bias.astype(mx.float32)).astype(x.dtype)
 
 
-@op("SkipLayerNormalization", domain=MS, since=(1,), types={"input": SINGLES})
+def _summed(node: Node, axes: Axes) -> int:
+    rank = rank_of(node.input("input"))
+    axis = elementwise(node, axes)
+    if axis == rank - 1:
+        raise Mixes("it normalizes this axis")
+    return axis
+
+
+@op("SkipLayerNormalization", domain=MS, since=(1,), types={"input": SINGLES}, padding=_summed)
 def skip_layer_normalization(
     input: mx.array,
     skip: mx.array,
@@ -138,7 +148,13 @@ def skip_layer_normalization(
     return layer_norm(total, gamma, beta, -1, epsilon), mean, inverse, total
 
 
-@op("SkipSimplifiedLayerNormalization", domain=MS, since=(1,), types={"input": SINGLES})
+@op(
+    "SkipSimplifiedLayerNormalization",
+    domain=MS,
+    since=(1,),
+    types={"input": SINGLES},
+    padding=_summed,
+)
 def skip_simplified_layer_normalization(
     input: mx.array,
     skip: mx.array,

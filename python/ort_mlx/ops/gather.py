@@ -16,7 +16,9 @@ import mlx.core as mx
 from ..bounds import inside
 from ..dtypes import INDICES
 from ..node import Node
+from ..padding import Axes, Carried, Mixes
 from ..registry import op
+from ._padding import along, known, rank_of
 from ._shapes import normalize_axis, strides_of
 
 
@@ -43,7 +45,20 @@ def index_nd_claim(node: Node) -> Iterator[str]:
             yield f"an index is out of range for an axis of {size}"
 
 
-@op("Gather", since=(1, 11, 13), types={"indices": INDICES}, claim=index_claim)
+def _gathered(node: Node, axes: Axes) -> Carried:
+    if isinstance(axes[0], tuple) and axes[1] is None:
+        return tuple(axes[0][i] for i in known(node, "indices"))
+    data, indices = along(axes)
+    rank = rank_of(node.input("data"))
+    at = normalize_axis(node.attr("axis", 0), rank)
+    if data is None and indices is not None:
+        return at + indices
+    if data is None or indices is not None or data == at:
+        raise Mixes("it takes positions along this axis")
+    return data if data < at else data + rank_of(node.input("indices")) - 1
+
+
+@op("Gather", since=(1, 11, 13), types={"indices": INDICES}, claim=index_claim, padding=_gathered)
 def gather(data: mx.array, indices: mx.array, *, axis: int = 0) -> mx.array:
     axis = normalize_axis(axis, data.ndim)
     return mx.take(data, inside(indices, data.shape[axis]), axis=axis)

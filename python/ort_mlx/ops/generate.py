@@ -13,8 +13,10 @@ import mlx.core as mx
 from ..dtypes import MLX_DTYPES, mlx_dtype
 from ..hosts import HostArray, HostFloat, HostInts, HostValue, host_array, to_device
 from ..node import Node
+from ..padding import SIZE, Axes, Mixes
 from ..registry import op
 from ..safety import EAGER
+from ._padding import numbers
 from ._shapes import normalize_axis
 
 
@@ -54,7 +56,14 @@ def constant(
     return mx.array(value_float, dtype=mx.float32)
 
 
-@op("ConstantOfShape", since=(9, 20, 21, 23, 24, 25))
+def _filled(node: Node, axes: Axes) -> int:
+    sized = [i for i, size in enumerate(numbers(node.inputs[0], axes[0])) if size is SIZE]
+    if len(sized) != 1:
+        raise Mixes("it has the size twice")
+    return sized[0]
+
+
+@op("ConstantOfShape", since=(9, 20, 21, 23, 24, 25), padding=_filled)
 def constant_of_shape(input: HostInts, *, value: HostValue | None = None) -> mx.array:
     if min(input, default=0) < 0:
         raise ValueError(f"the shape {input} has a negative dimension")

@@ -13,8 +13,10 @@ from ..bounds import lengths
 from ..dtypes import NUMERIC
 from ..hosts import HostArray, HostFloat, HostInt, HostInts
 from ..node import Node
+from ..padding import Axes, Carried, Mixes
 from ..registry import op
 from ..safety import EAGER, Safety
+from ._padding import known, rank_of, sole
 from ._shapes import clamp_slice, normalize_axes, normalize_axis
 
 
@@ -53,7 +55,22 @@ def _slice_claim(node: Node) -> Iterator[str]:
         yield "a step is zero"
 
 
-@op("Slice", since=(10, 11, 13), claim=_slice_claim)
+def _sliced(node: Node, axes: Axes) -> Carried:
+    if isinstance(axes[0], tuple):
+        start, end = known(node, "starts")[0], known(node, "ends")[0]
+        step = 1 if node.missing("steps") else known(node, "steps")[0]
+        return axes[0][clamp_slice(start, end, step, len(axes[0]))]
+    axis, rank = sole(node, axes, "data"), rank_of(node.input("data"))
+    if node.missing("axes"):
+        chosen: tuple[int, ...] = tuple(range(len(known(node, "starts"))))
+    else:
+        chosen = normalize_axes(known(node, "axes"), rank)
+    if axis in chosen:
+        raise Mixes("it takes a part of this axis")
+    return axis
+
+
+@op("Slice", since=(10, 11, 13), claim=_slice_claim, padding=_sliced)
 def slice_(
     data: mx.array,
     starts: HostInts,

@@ -13,6 +13,7 @@ from ..dtypes import ANY, BOOL, FLOAT8, FLOATS, INTS, NUMERIC
 from ..node import Node
 from ..registry import op
 from ..safety import SHAPELESS
+from ._padding import elementwise
 
 _SIGNED = (mx.int8, mx.int16, mx.int32, mx.int64)
 
@@ -25,7 +26,7 @@ def binary(
 ) -> None:
     """Register an op of two broadcast inputs that is the MLX function `fn`."""
 
-    @op(name, since=since, types={"a": types}, safety=SHAPELESS)
+    @op(name, since=since, types={"a": types}, safety=SHAPELESS, padding=elementwise)
     def translate(a: mx.array, b: mx.array) -> mx.array:
         return fn(a, b)
 
@@ -43,12 +44,12 @@ binary("BitwiseOr", (18,), mx.bitwise_or, INTS)
 binary("BitwiseXor", (18,), mx.bitwise_xor, INTS)
 
 
-@op("Not", since=(1,), types={"x": BOOL}, safety=SHAPELESS)
+@op("Not", since=(1,), types={"x": BOOL}, safety=SHAPELESS, padding=elementwise)
 def not_(x: mx.array) -> mx.array:
     return mx.logical_not(x)
 
 
-@op("BitwiseNot", since=(18,), types={"x": INTS}, safety=SHAPELESS)
+@op("BitwiseNot", since=(18,), types={"x": INTS}, safety=SHAPELESS, padding=elementwise)
 def bitwise_not(x: mx.array) -> mx.array:
     return mx.bitwise_invert(x)
 
@@ -59,7 +60,14 @@ def _bit_shift_claim(node: Node) -> Iterator[str]:
 
 
 # Too long a shift is undefined in MLX, so it is made zero and its result replaced.
-@op("BitShift", since=(11, 28), types={"x": INTS}, safety=SHAPELESS, claim=_bit_shift_claim)
+@op(
+    "BitShift",
+    since=(11, 28),
+    types={"x": INTS},
+    safety=SHAPELESS,
+    claim=_bit_shift_claim,
+    padding=elementwise,
+)
 def bit_shift(x: mx.array, y: mx.array, *, direction: str) -> mx.array:
     fits = (y >= 0) & (y < 8 * x.dtype.size)
     amount = mx.where(fits, y, 0)
@@ -69,12 +77,12 @@ def bit_shift(x: mx.array, y: mx.array, *, direction: str) -> mx.array:
     return mx.where(fits, mx.right_shift(x, amount), fill)
 
 
-@op("IsNaN", since=(9, 13, 20), types={"x": FLOATS | FLOAT8}, safety=SHAPELESS)
+@op("IsNaN", since=(9, 13, 20), types={"x": FLOATS | FLOAT8}, safety=SHAPELESS, padding=elementwise)
 def is_nan(x: mx.array) -> mx.array:
     return mx.isnan(x)
 
 
-@op("IsInf", since=(10, 20), types={"x": FLOATS | FLOAT8}, safety=SHAPELESS)
+@op("IsInf", since=(10, 20), types={"x": FLOATS | FLOAT8}, safety=SHAPELESS, padding=elementwise)
 def is_inf(x: mx.array, *, detect_negative: int = 1, detect_positive: int = 1) -> mx.array:
     found = mx.zeros_like(x).astype(mx.bool_)
     if detect_positive:
@@ -82,6 +90,12 @@ def is_inf(x: mx.array, *, detect_negative: int = 1, detect_positive: int = 1) -
     return found | mx.isneginf(x) if detect_negative else found
 
 
-@op("Where", since=(9, 16), types={"condition": BOOL, "x": ANY}, safety=SHAPELESS)
+@op(
+    "Where",
+    since=(9, 16),
+    types={"condition": BOOL, "x": ANY},
+    safety=SHAPELESS,
+    padding=elementwise,
+)
 def where(condition: mx.array, x: mx.array, y: mx.array) -> mx.array:
     return mx.where(condition, x, y)

@@ -7,15 +7,15 @@ only, so products of integers are built here from float32 products that are exac
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import mlx.core as mx
 
 from ..dtypes import FLOATS, INTS
+from ..node import Node, Value
+from ..padding import Axes
 from ..registry import op
-
-if TYPE_CHECKING:
-    from ..node import Node
+from ._padding import broadcast, product
 
 MATRIX_TYPES: Final = FLOATS | frozenset({"int32", "int64", "uint32", "uint64"})
 EXACT: Final = 1 << 24  # float32 holds every integer up to this magnitude
@@ -76,7 +76,7 @@ def matrix_product(a: mx.array, b: mx.array) -> mx.array:
     return mx.matmul(a, b)
 
 
-@op("MatMul", since=(1, 9, 13), types={"a": MATRIX_TYPES})
+@op("MatMul", since=(1, 9, 13), types={"a": MATRIX_TYPES}, padding=product)
 def matmul(a: mx.array, b: mx.array) -> mx.array:
     return matrix_product(a, b)
 
@@ -108,7 +108,16 @@ def _scaled(x: mx.array, factor: float) -> mx.array:
     return x if factor == 1.0 else x * factor
 
 
-@op("Gemm", since=(7, 9), types={"a": MATRIX_TYPES}, claim=gemm_claim)
+def _gemm_padding(node: Node, axes: Axes) -> int:
+    turned = (bool(node.attr("transA", 0)), bool(node.attr("transB", 0)))
+    axis = product(node, axes, transposed=turned)
+    # As if C were broadcast together with a matrix that is padded as the product is.
+    grid = Value("", "", (None, None))
+    broadcast((grid, *node.inputs[2:]), (axis, *axes[2:]), 2)
+    return axis
+
+
+@op("Gemm", since=(7, 9), types={"a": MATRIX_TYPES}, claim=gemm_claim, padding=_gemm_padding)
 def gemm_7(
     a: mx.array,
     b: mx.array,
@@ -122,7 +131,7 @@ def gemm_7(
     return gemm_product(a, b, c, alpha, beta, (transA, transB))
 
 
-@op("Gemm", since=(11, 13), types={"a": MATRIX_TYPES}, claim=gemm_claim)
+@op("Gemm", since=(11, 13), types={"a": MATRIX_TYPES}, claim=gemm_claim, padding=_gemm_padding)
 def gemm(
     a: mx.array,
     b: mx.array,

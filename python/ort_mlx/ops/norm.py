@@ -14,7 +14,9 @@ import mlx.core as mx
 
 from ..dtypes import FLOATS, mlx_dtype
 from ..node import Node
+from ..padding import Axes, Mixes
 from ..registry import op
+from ._padding import apart_from, at_axis, batched, from_axis, sole
 
 
 def widened(x: mx.array) -> mx.array:
@@ -87,7 +89,13 @@ def _stash_claim(node: Node) -> Iterator[str]:
 
 
 # Halves as stash_type ask for less precise statistics; float32 ones are at least as good.
-@op("LayerNormalization", since=(1, 17), types={"x": FLOATS, "scale": FLOATS}, claim=_stash_claim)
+@op(
+    "LayerNormalization",
+    since=(1, 17),
+    types={"x": FLOATS, "scale": FLOATS},
+    claim=_stash_claim,
+    padding=apart_from("x", from_axis(-1)),
+)
 def layer_normalization(
     x: mx.array,
     scale: mx.array,
@@ -108,6 +116,7 @@ def layer_normalization(
     since=(1,),
     types={"x": FLOATS, "scale": FLOATS},
     claim=_stash_claim,
+    padding=apart_from("x", from_axis(-1)),
 )
 def simplified_layer_normalization(
     x: mx.array, scale: mx.array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
@@ -117,7 +126,13 @@ def simplified_layer_normalization(
     return y, inverse.astype(mlx_dtype(stash_type))
 
 
-@op("RMSNormalization", since=(23,), types={"x": FLOATS, "scale": FLOATS}, claim=_stash_claim)
+@op(
+    "RMSNormalization",
+    since=(23,),
+    types={"x": FLOATS, "scale": FLOATS},
+    claim=_stash_claim,
+    padding=apart_from("x", from_axis(-1)),
+)
 def rms_normalization(
     x: mx.array, scale: mx.array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> mx.array:
@@ -145,7 +160,20 @@ def _training_claim(node: Node) -> Iterator[str]:
         yield "the running statistics are outputs, which is training"
 
 
-@op("BatchNormalization", since=(7,), types={"x": FLOATS}, claim=_training_claim)
+def _by_channel_padding(node: Node, axes: Axes) -> int:
+    axis = sole(node, axes, "x")
+    if axis == 1 or node.attr("training_mode", 0) or not node.attr("spatial", 1):
+        raise Mixes("its factors go along this axis, or it is training")
+    return axis
+
+
+@op(
+    "BatchNormalization",
+    since=(7,),
+    types={"x": FLOATS},
+    claim=_training_claim,
+    padding=_by_channel_padding,
+)
 def batch_normalization_7(
     x: mx.array,
     scale: mx.array,
@@ -163,7 +191,13 @@ def batch_normalization_7(
     return _batch_norm(x, shaped[0], shaped[1], shaped[2], shaped[3], epsilon)
 
 
-@op("BatchNormalization", since=(9,), types={"x": FLOATS}, claim=_training_claim)
+@op(
+    "BatchNormalization",
+    since=(9,),
+    types={"x": FLOATS},
+    claim=_training_claim,
+    padding=_by_channel_padding,
+)
 def batch_normalization_9(
     x: mx.array,
     scale: mx.array,
@@ -183,6 +217,7 @@ def batch_normalization_9(
     "BatchNormalization",
     since=(14, 15),
     types={"x": FLOATS, "scale": FLOATS, "input_mean": FLOATS},
+    padding=_by_channel_padding,
 )
 def batch_normalization(
     x: mx.array,
@@ -215,7 +250,7 @@ def grouped(x: mx.array, groups: int, epsilon: float) -> mx.array:
     return standardized(widened(x).reshape(flat), epsilon)
 
 
-@op("InstanceNormalization", since=(6, 22), types={"input": FLOATS})
+@op("InstanceNormalization", since=(6, 22), types={"input": FLOATS}, padding=batched("input"))
 def instance_normalization(
     input: mx.array, scale: mx.array, b: mx.array, *, epsilon: float = 1e-5
 ) -> mx.array:
@@ -223,7 +258,7 @@ def instance_normalization(
     return y.reshape(input.shape).astype(input.dtype)
 
 
-@op("GroupNormalization", since=(18,), types={"x": FLOATS})
+@op("GroupNormalization", since=(18,), types={"x": FLOATS}, padding=batched("x"))
 def group_normalization_18(
     x: mx.array, scale: mx.array, bias: mx.array, *, epsilon: float = 1e-5, num_groups: int
 ) -> mx.array:
@@ -231,7 +266,9 @@ def group_normalization_18(
     return y.reshape(x.shape).astype(x.dtype)
 
 
-@op("GroupNormalization", since=(21,), types={"x": FLOATS}, claim=_stash_claim)
+@op(
+    "GroupNormalization", since=(21,), types={"x": FLOATS}, claim=_stash_claim, padding=batched("x")
+)
 def group_normalization(
     x: mx.array,
     scale: mx.array,
@@ -246,7 +283,12 @@ def group_normalization(
     return (grouped(x, num_groups, epsilon).reshape(x.shape) * scale + bias).astype(x.dtype)
 
 
-@op("LpNormalization", since=(1, 22), types={"input": FLOATS})
+@op(
+    "LpNormalization",
+    since=(1, 22),
+    types={"input": FLOATS},
+    padding=apart_from("input", at_axis(-1)),
+)
 def lp_normalization(input: mx.array, *, axis: int = -1, p: int = 2) -> mx.array:
     wide = widened(input)
     if p == 1:

@@ -11,7 +11,10 @@ import mlx.core as mx
 
 from ..dtypes import EVERY, FLOATS, INDICES
 from ..hosts import HostInts
+from ..node import Node
+from ..padding import Axes, Mixes
 from ..registry import op
+from ._padding import known, rank_of, sole
 from ._shapes import Pads, normalize_axes, pad_pairs
 
 # float8e8m0 has no zero to pad with.
@@ -66,7 +69,17 @@ def pad_2(
     return pad_array(data, pad_pairs(pads, data.ndim), mode, fill)
 
 
-@op("Pad", since=(11, 13))
+def _padded(node: Node, axes: Axes) -> int:
+    axis, rank = sole(node, axes, "data"), rank_of(node.input("data"))
+    pads = known(node, "pads")
+    has_axes = "axes" in node.param_names and not node.missing("axes")
+    chosen = normalize_axes(known(node, "axes") if has_axes else range(rank), rank)
+    if axis in chosen and (pads[(at := chosen.index(axis))] or pads[at + len(chosen)]):
+        raise Mixes("it pads this axis")
+    return axis
+
+
+@op("Pad", since=(11, 13), padding=_padded)
 def pad_11(
     data: mx.array,
     pads: HostInts,
@@ -77,7 +90,12 @@ def pad_11(
     return pad_array(data, pad_pairs(pads, data.ndim), mode, constant_value)
 
 
-@op("Pad", since=(18, 19, 21, 23, 24, 25), types={"data": _TYPES, "constant_value": _TYPES})
+@op(
+    "Pad",
+    since=(18, 19, 21, 23, 24, 25),
+    types={"data": _TYPES, "constant_value": _TYPES},
+    padding=_padded,
+)
 def pad(
     data: mx.array,
     pads: HostInts,

@@ -18,6 +18,7 @@ from ..hosts import HostInts
 from ..node import Node
 from ..registry import MS, op
 from ..safety import SHAPELESS
+from ._padding import batched
 from ._windows import (
     Ints,
     Windows,
@@ -79,7 +80,7 @@ def _positions(shape: Ints, storage_order: int) -> mx.array:
     return mirrored.transpose(0, *range(mirrored.ndim - 1, 1, -1), 1)
 
 
-@op("MaxPool", since=(1,), types={"x": FLOATS})
+@op("MaxPool", since=(1,), types={"x": FLOATS}, padding=batched("x"))
 def max_pool_1(
     x: mx.array,
     *,
@@ -94,7 +95,7 @@ def max_pool_1(
     return channels_first(_max_last(channels_last(x), windows))
 
 
-@op("MaxPool", since=(8,), types={"x": FLOATS})
+@op("MaxPool", since=(8,), types={"x": FLOATS}, padding=batched("x"))
 def max_pool_8(
     x: mx.array,
     *,
@@ -111,7 +112,7 @@ def max_pool_8(
     return _max_pool(x, windows, storage_order, node)
 
 
-@op("MaxPool", since=(10, 11, 12, 22), types={"x": FLOATS | _BYTES})
+@op("MaxPool", since=(10, 11, 12, 22), types={"x": FLOATS | _BYTES}, padding=batched("x"))
 def max_pool(
     x: mx.array,
     *,
@@ -144,7 +145,7 @@ def _max_pool(
     return channels_first(_max_last(channels_last(x), windows))
 
 
-@op("NhwcMaxPool", domain=MS, since=(1,), types={"x": _BYTES})
+@op("NhwcMaxPool", domain=MS, since=(1,), types={"x": _BYTES}, padding=batched("x"))
 def nhwc_max_pool(
     x: mx.array,
     *,
@@ -182,7 +183,7 @@ def _average(x: mx.array, windows: Windows, count_include_pad: int, high: Ints) 
     return channels_first(total / count).astype(x.dtype)
 
 
-@op("AveragePool", since=(7,), types={"x": FLOATS})
+@op("AveragePool", since=(7,), types={"x": FLOATS}, padding=batched("x"))
 def average_pool_7(
     x: mx.array,
     *,
@@ -198,7 +199,7 @@ def average_pool_7(
     return _average(x, windows, count_include_pad, windows.overhang)
 
 
-@op("AveragePool", since=(10, 11), types={"x": FLOATS})
+@op("AveragePool", since=(10, 11), types={"x": FLOATS}, padding=batched("x"))
 def average_pool_10(
     x: mx.array,
     *,
@@ -222,7 +223,7 @@ def average_pool_10(
     return _average(x, windows, count_include_pad, high)
 
 
-@op("AveragePool", since=(19, 22), types={"x": FLOATS})
+@op("AveragePool", since=(19, 22), types={"x": FLOATS}, padding=batched("x"))
 def average_pool(
     x: mx.array,
     *,
@@ -265,7 +266,7 @@ def _lp(x: mx.array, windows: Windows, p: int) -> mx.array:
     return channels_first(_root(total, p)).astype(x.dtype)
 
 
-@op("LpPool", since=(2, 11), types={"x": FLOATS})
+@op("LpPool", since=(2, 11), types={"x": FLOATS}, padding=batched("x"))
 def lp_pool_2(
     x: mx.array,
     *,
@@ -281,7 +282,7 @@ def lp_pool_2(
     return _lp(x, windows, p)
 
 
-@op("LpPool", since=(18, 22), types={"x": FLOATS})
+@op("LpPool", since=(18, 22), types={"x": FLOATS}, padding=batched("x"))
 def lp_pool(
     x: mx.array,
     *,
@@ -310,7 +311,7 @@ def _spatial(x: mx.array) -> list[int]:
 
 
 def _global(name: str, fn: Callable[[mx.array], mx.array]) -> None:
-    @op(name, since=(1, 22), types={"x": FLOATS}, safety=SHAPELESS)
+    @op(name, since=(1, 22), types={"x": FLOATS}, safety=SHAPELESS, padding=batched("x"))
     def translate(x: mx.array) -> mx.array:
         return fn(_widen(x)).astype(x.dtype)
 
@@ -319,7 +320,7 @@ _global("GlobalAveragePool", lambda x: mx.mean(x, axis=_spatial(x), keepdims=Tru
 _global("GlobalMaxPool", lambda x: mx.max(x, axis=_spatial(x), keepdims=True))
 
 
-@op("GlobalLpPool", since=(2, 22), types={"x": FLOATS}, safety=SHAPELESS)
+@op("GlobalLpPool", since=(2, 22), types={"x": FLOATS}, safety=SHAPELESS, padding=batched("x"))
 def global_lp_pool(x: mx.array, *, p: int = 2) -> mx.array:
     total = mx.sum(_power(_widen(x), p), axis=_spatial(x), keepdims=True)
     return _root(total, p).astype(x.dtype)
@@ -349,7 +350,7 @@ def max_unpool(
     return mx.put_along_axis(flat, at, x.reshape(-1), axis=0).reshape(shape)
 
 
-@op("LRN", since=(1, 13), types={"x": FLOATS})
+@op("LRN", since=(1, 13), types={"x": FLOATS}, padding=batched("x"))
 def lrn(
     x: mx.array,
     *,

@@ -6,7 +6,7 @@ Sources: the ONNX operators of the same names; MLX reductions, `argmax`, `cumsum
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import mlx.core as mx
@@ -14,13 +14,37 @@ import mlx.core as mx
 from ..dtypes import ANY, FLOATS, INDICES, NUMERIC
 from ..hosts import HostInt, HostInts
 from ..node import Node
+from ..padding import Axes, Mixes
 from ..registry import op
 from ..safety import SHAPELESS
 from ._elementwise import is_float, log_sum_exp, widened
+from ._padding import apart_from, at_axis, known, rank_of, sole
 from ._shapes import normalize_axes, normalize_axis
 from .elementwise import divide
 
 Reduction: TypeAlias = Callable[[mx.array, tuple[int, ...], bool], mx.array]
+
+
+def _reduced(node: Node, axes: Axes) -> int:
+    axis, rank = sole(node, axes, "data"), rank_of(node.input("data"))
+    gone: Sequence[int] | None
+    if "axes" in node.param_names:
+        gone = None if node.missing("axes") else known(node, "axes")
+    else:
+        gone = (node.attr("axis"),) if node.attr("axis") is not None else node.attr("axes")
+    if not gone and node.attr("noop_with_empty_axes", 0):
+        return axis
+    gone = normalize_axes(gone or range(rank), rank)
+    if axis in gone:
+        raise Mixes("it reduces this axis")
+    return axis if node.attr("keepdims", 1) else axis - sum(g < axis for g in gone)
+
+
+def _scanned(node: Node, axes: Axes) -> int:
+    axis = sole(node, axes, "x")
+    if normalize_axis(known(node, "axis")[0], rank_of(node.input("x"))) == axis:
+        raise Mixes("it adds up along this axis")
+    return axis
 
 
 def reduction(
@@ -44,13 +68,19 @@ def reduction(
         kept = [d for axis, d in enumerate(dims) if keepdims or axis not in axes]
         return mx.full(kept, _fitted(of_nothing, x.dtype), x.dtype)
 
-    @op(name, since=by_attribute, types={"data": types}, safety=SHAPELESS)
+    @op(name, since=by_attribute, types={"data": types}, safety=SHAPELESS, padding=_reduced)
     def by_attribute_(
         data: mx.array, *, axes: tuple[int, ...] | None = None, keepdims: int = 1
     ) -> mx.array:
         return reduce(data, _axes(data, axes), bool(keepdims))
 
-    @op(name, since=by_input, types={"data": types, "axes": INDICES}, safety=SHAPELESS)
+    @op(
+        name,
+        since=by_input,
+        types={"data": types, "axes": INDICES},
+        safety=SHAPELESS,
+        padding=_reduced,
+    )
     def by_input_(
         data: mx.array,
         axes: HostInts | None = None,
@@ -132,13 +162,13 @@ reduction("ReduceLogSumExp", (1, 11, 13), (18, 28), widened(log_sum_exp), -math.
 def arg_extreme(name: str, fn: Callable[..., mx.array]) -> None:
     """Register ArgMax or ArgMin; MLX takes the first of equals."""
 
-    @op(name, since=(1, 11), types={"data": NUMERIC}, claim=_axis_claim)
+    @op(name, since=(1, 11), types={"data": NUMERIC}, claim=_axis_claim, padding=_reduced)
     def first(data: mx.array, *, axis: int = 0, keepdims: int = 1) -> mx.array:
         if data.size == 0:
             return _no_indices(data, normalize_axis(axis, data.ndim), keepdims)
         return fn(data, axis=axis, keepdims=bool(keepdims)).astype(mx.int64)
 
-    @op(name, since=(12, 13), types={"data": NUMERIC}, claim=_axis_claim)
+    @op(name, since=(12, 13), types={"data": NUMERIC}, claim=_axis_claim, padding=_reduced)
     def first_or_last(
         data: mx.array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
     ) -> mx.array:
@@ -174,7 +204,9 @@ def scan(name: str, since: tuple[int, ...], fn: Callable[..., mx.array]) -> None
     """Register a running sum or product."""
     wide = widened(fn)
 
-    @op(name, since=since, types={"x": NUMERIC, "axis": INDICES}, safety=SHAPELESS)
+    @op(
+        name, since=since, types={"x": NUMERIC, "axis": INDICES}, safety=SHAPELESS, padding=_scanned
+    )
     def translate(x: mx.array, axis: HostInt, *, exclusive: int = 0, reverse: int = 0) -> mx.array:
         axis = normalize_axis(axis, x.ndim)
         return wide(x, axis=axis, reverse=bool(reverse), inclusive=not exclusive)
@@ -190,18 +222,36 @@ def _top_k_claim(node: Node) -> Iterator[str]:
         yield "the axis is out of range"
 
 
-@op("TopK", since=(1,), types={"x": FLOATS}, claim=_top_k_claim)
+@op(
+    "TopK",
+    since=(1,),
+    types={"x": FLOATS},
+    claim=_top_k_claim,
+    padding=apart_from("x", at_axis(-1)),
+)
 def top_k_1(x: mx.array, *, k: int, axis: int = -1) -> tuple[mx.array, mx.array]:
     return _top_k(x, k, axis, largest=True)
 
 
-@op("TopK", since=(10,), types={"x": NUMERIC}, claim=_top_k_claim)
+@op(
+    "TopK",
+    since=(10,),
+    types={"x": NUMERIC},
+    claim=_top_k_claim,
+    padding=apart_from("x", at_axis(-1)),
+)
 def top_k_10(x: mx.array, k: HostInt, *, axis: int = -1) -> tuple[mx.array, mx.array]:
     return _top_k(x, k, axis, largest=True)
 
 
 # Unsorted order is free to choose, so `sorted` changes nothing.
-@op("TopK", since=(11, 24), types={"x": NUMERIC}, claim=_top_k_claim)
+@op(
+    "TopK",
+    since=(11, 24),
+    types={"x": NUMERIC},
+    claim=_top_k_claim,
+    padding=apart_from("x", at_axis(-1)),
+)
 def top_k(
     x: mx.array, k: HostInt, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> tuple[mx.array, mx.array]:

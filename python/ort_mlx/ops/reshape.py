@@ -11,21 +11,31 @@ import mlx.core as mx
 
 from ..dtypes import EVERY
 from ..hosts import HostInts
+from ..node import Node
+from ..padding import Axes, Mixes
 from ..registry import op
+from ._padding import batched, expanded, reshaped, sole
 from ._shapes import broadcast_shape, resolve_reshape
 
 
-@op("Reshape", since=(5, 13))
+@op("Reshape", since=(5, 13), padding=reshaped)
 def reshape_5(data: mx.array, shape: HostInts) -> mx.array:
     return mx.reshape(data, resolve_reshape(data.shape, shape, allowzero=False))
 
 
-@op("Reshape", since=(14, 19, 21, 23, 24, 25), types={"data": EVERY})
+@op("Reshape", since=(14, 19, 21, 23, 24, 25), types={"data": EVERY}, padding=reshaped)
 def reshape(data: mx.array, shape: HostInts, *, allowzero: int = 0) -> mx.array:
     return mx.reshape(data, resolve_reshape(data.shape, shape, allowzero=bool(allowzero)))
 
 
-@op("Flatten", since=(1, 9, 11, 13, 21, 23, 24, 25), types={"input": EVERY})
+def _flattened(node: Node, axes: Axes) -> int:
+    axis = sole(node, axes, "input")
+    if axis != 0 or node.attr("axis", 1) != 1:
+        raise Mixes("it joins positions")
+    return 0
+
+
+@op("Flatten", since=(1, 9, 11, 13, 21, 23, 24, 25), types={"input": EVERY}, padding=_flattened)
 def flatten(input: mx.array, *, axis: int = 1) -> mx.array:
     if not -input.ndim <= axis <= input.ndim:
         raise ValueError(f"axis {axis} is out of range, got shape {input.shape}")
@@ -34,7 +44,7 @@ def flatten(input: mx.array, *, axis: int = 1) -> mx.array:
     return mx.reshape(input, (rows, columns))
 
 
-@op("Expand", since=(8, 13))
+@op("Expand", since=(8, 13), padding=expanded)
 def expand(input: mx.array, shape: HostInts) -> mx.array:
     return mx.broadcast_to(input, broadcast_shape(input.shape, shape))
 
@@ -62,12 +72,12 @@ def _depth_to_space(x: mx.array, block: int, mode: str) -> mx.array:
     return x.reshape(batch, depth, height * block, width * block)
 
 
-@op("DepthToSpace", since=(1,))
+@op("DepthToSpace", since=(1,), padding=batched("input"))
 def depth_to_space_1(input: mx.array, *, blocksize: int) -> mx.array:
     return _depth_to_space(input, blocksize, "DCR")
 
 
-@op("DepthToSpace", since=(11, 13, 28))
+@op("DepthToSpace", since=(11, 13, 28), padding=batched("input"))
 def depth_to_space(input: mx.array, *, blocksize: int, mode: str = "DCR") -> mx.array:
     return _depth_to_space(input, blocksize, mode)
 
@@ -80,11 +90,11 @@ def _space_to_depth(x: mx.array, block: int, mode: str) -> mx.array:
     return x.reshape(batch, channels * block * block, rows, columns)
 
 
-@op("SpaceToDepth", since=(1, 13))
+@op("SpaceToDepth", since=(1, 13), padding=batched("input"))
 def space_to_depth_1(input: mx.array, *, blocksize: int) -> mx.array:
     return _space_to_depth(input, blocksize, "DCR")
 
 
-@op("SpaceToDepth", since=(28,))
+@op("SpaceToDepth", since=(28,), padding=batched("input"))
 def space_to_depth(input: mx.array, *, blocksize: int, mode: str = "DCR") -> mx.array:
     return _space_to_depth(input, blocksize, mode)

@@ -16,7 +16,9 @@ import mlx.core as mx
 
 from ..hosts import HostFloats, HostInts
 from ..node import Node
+from ..padding import Axes, Mixes
 from ..registry import op
+from ._padding import rank_of, sole
 from ._resampling import (
     COORDINATES,
     Axis,
@@ -28,6 +30,7 @@ from ._resampling import (
     nearest_taps,
     single,
 )
+from ._shapes import normalize_axes
 from ._windows import channels_first, channels_last
 
 _GATHERED_TAPS: Final = 4  # more taps than cubic has go through a matrix product
@@ -191,18 +194,31 @@ def _claim(node: Node) -> Iterator[str]:
         yield "the mode is not nearest, linear or cubic"
 
 
+def _resized(node: Node, axes: Axes) -> int:
+    axis, rank = sole(node, axes, "x"), rank_of(node.input("x"))
+    scales = node.const("scales")
+    chosen = normalize_axes(node.attr("axes") or range(rank), rank)
+    if axis not in chosen:
+        return axis
+    if node.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
+        raise Mixes("it crops")
+    if not scales or len(scales) != len(chosen) or scales[chosen.index(axis)] != 1:
+        raise Mixes("it resizes this axis, or nothing shows that it does not")
+    return axis
+
+
 @op("Upsample", since=(7,), claim=_claim)
 def upsample_7(x: mx.array, *, mode: str = "nearest", scales: tuple[float, ...]) -> mx.array:
     return _resize(x, _scaled(x, scales), Method(mode, simple_nearest=True))
 
 
 @op("Upsample", since=(9,), claim=_claim)
-@op("Resize", since=(10,), claim=_claim)
+@op("Resize", since=(10,), claim=_claim, padding=_resized)
 def resize_10(x: mx.array, scales: HostFloats, *, mode: str = "nearest") -> mx.array:
     return _resize(x, _scaled(x, scales), Method(mode, simple_nearest=True))
 
 
-@op("Resize", since=(11,), claim=_claim)
+@op("Resize", since=(11,), claim=_claim, padding=_resized)
 def resize_11(
     x: mx.array,
     roi: HostFloats,
@@ -227,7 +243,7 @@ def resize_11(
     return _resize_by(method, x, roi, scales, sizes)
 
 
-@op("Resize", since=(13,), claim=_claim)
+@op("Resize", since=(13,), claim=_claim, padding=_resized)
 def resize_13(
     x: mx.array,
     roi: HostFloats | None = None,
@@ -252,7 +268,7 @@ def resize_13(
     return _resize_by(method, x, roi, scales, sizes)
 
 
-@op("Resize", since=(18, 19), claim=_claim)
+@op("Resize", since=(18, 19), claim=_claim, padding=_resized)
 def resize(
     x: mx.array,
     roi: HostFloats | None = None,

@@ -15,6 +15,7 @@ from ..node import Node
 from ..registry import op
 from ..safety import SHAPELESS
 from ._elementwise import log_sum_exp, softmax, widened
+from ._padding import apart_from, at_axis, from_axis
 from ._shapes import normalize_axis
 
 
@@ -29,22 +30,48 @@ def _axes_from(x: mx.array, axis: int) -> tuple[int, ...]:
     return tuple(range(normalize_axis(axis, x.ndim), x.ndim))
 
 
-@op("Softmax", since=(1, 11), types={"input": FLOATS}, safety=SHAPELESS, claim=_axis_claim)
+@op(
+    "Softmax",
+    since=(1, 11),
+    types={"input": FLOATS},
+    safety=SHAPELESS,
+    claim=_axis_claim,
+    padding=apart_from("input", from_axis(1)),
+)
 def softmax_1(input: mx.array, *, axis: int = 1) -> mx.array:
     return softmax(input, _axes_from(input, axis))
 
 
-@op("Softmax", since=(13,), types={"input": FLOATS}, safety=SHAPELESS, claim=_axis_claim)
+@op(
+    "Softmax",
+    since=(13,),
+    types={"input": FLOATS},
+    safety=SHAPELESS,
+    claim=_axis_claim,
+    padding=apart_from("input", at_axis(-1)),
+)
 def softmax_13(input: mx.array, *, axis: int = -1) -> mx.array:
     return softmax(input, (normalize_axis(axis, input.ndim),))
 
 
-@op("LogSoftmax", since=(1, 11), types={"input": FLOATS}, claim=_axis_claim)
+@op(
+    "LogSoftmax",
+    since=(1, 11),
+    types={"input": FLOATS},
+    claim=_axis_claim,
+    padding=apart_from("input", from_axis(1)),
+)
 def log_softmax_1(input: mx.array, *, axis: int = 1) -> mx.array:
     return _log_softmax(input, _axes_from(input, axis))
 
 
-@op("LogSoftmax", since=(13,), types={"input": FLOATS}, claim=_axis_claim)
+@op(
+    "LogSoftmax",
+    since=(13,),
+    types={"input": FLOATS},
+    claim=_axis_claim,
+    padding=apart_from("input", at_axis(-1)),
+)
 def log_softmax(input: mx.array, *, axis: int = -1) -> mx.array:
     return _log_softmax(input, (normalize_axis(axis, input.ndim),))
 
@@ -57,7 +84,13 @@ def _log_softmax(x: mx.array, axes: tuple[int, ...]) -> mx.array:
     return shifted - log_sum_exp(shifted, axes, True)
 
 
-@op("Hardmax", since=(1, 11), types={"input": FLOATS}, claim=_axis_claim)
+@op(
+    "Hardmax",
+    since=(1, 11),
+    types={"input": FLOATS},
+    claim=_axis_claim,
+    padding=apart_from("input", from_axis(1)),
+)
 def hardmax_1(input: mx.array, *, axis: int = 1) -> mx.array:
     if input.size == 0:
         return input
@@ -65,7 +98,13 @@ def hardmax_1(input: mx.array, *, axis: int = 1) -> mx.array:
     return mx.reshape(_hardmax(flat, -1), input.shape)
 
 
-@op("Hardmax", since=(13,), types={"input": FLOATS}, claim=_axis_claim)
+@op(
+    "Hardmax",
+    since=(13,),
+    types={"input": FLOATS},
+    claim=_axis_claim,
+    padding=apart_from("input", at_axis(-1)),
+)
 def hardmax(input: mx.array, *, axis: int = -1) -> mx.array:
     return input if input.size == 0 else _hardmax(input, normalize_axis(axis, input.ndim))
 
