@@ -41,7 +41,7 @@ bool Padder::pad(std::vector<TensorView>& arrays) {
 }
 
 void Padder::extend(TensorView& view, size_t axis, int64_t size, Copy& into) const {
-  size_t outer = 1, inner = mlx_dtype(view.dtype).value().size();
+  size_t outer = 1, inner = element_type(view.dtype).value().bytes(1);
   for (size_t i = 0; i < axis; ++i) outer *= static_cast<size_t>(view.dims[i]);
   for (size_t i = axis + 1; i < view.rank; ++i) inner *= static_cast<size_t>(view.dims[i]);
   const size_t before = static_cast<size_t>(view.dims[axis]) * inner;

@@ -23,17 +23,17 @@ class Initializer:
 
     @property
     def dtype(self) -> int:
-        """ONNX element type code."""
+        """ONNX Runtime's element type code."""
 
     @property
     def shape(self) -> tuple[Any, ...]: ...
 
     @property
     def nbytes(self) -> int:
-        """0 when MLX has no array of this type."""
+        """In ONNX Runtime's memory; 0 when no array can hold this type."""
 
     def bytes(self) -> bytes:
-        """A copy of the bytes, row-major."""
+        """A copy of the elements in the dtype that holds them, row-major."""
 
     def to_mlx(self) -> mlx.core.array:
         """A copy as an mx.array."""

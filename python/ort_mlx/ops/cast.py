@@ -22,8 +22,6 @@ from ._padding import unchanged
 def _cast_padding(node: Node, axes: Axes) -> Carried:
     if isinstance(axes[0], tuple) and ONNX_NAMES.get(node.attr("to")) not in ("int32", "int64"):
         raise Mixes("it computes with the size")
-    if ONNX_NAMES.get(node.attr("to")) in NARROW:
-        raise Mixes("its result may be packed")
     return unchanged(node, axes)
 
 
