@@ -187,25 +187,75 @@ CASES = [
     ),
 ]
 
+BUFFER = (rand(2, 2, 8, 16), rand(2, 2, 8, 16))
+FILLED = int32([3], [5])
+ROWS = Dim("R", (7, 7))  # FILLED and M
+CASES += [
+    mha(*QKV, NONE, NONE, NONE, *BUFFER, FILLED, id="shared", outputs=3),
+    mha(*QKV, NONE, NONE, NONE, *BUFFER, FILLED, id="shared-causal", outputs=3, unidirectional=1),
+    mha(
+        *(rand(2, 1, 32), rand(2, 1, 32), rand(2, 1, 32), rand(96)),
+        *(int32([[1, 0, 1, 1]] * 2, [[1, 0, 1, 1, 1, 1]] * 2), rand(1, 2, 1, Dim("R", (4, 6)))),
+        *(*BUFFER, FILLED),
+        id="shared-masked",
+        outputs=3,
+    ),
+]
+
+
+def _in_buffer(*given: Any, **rest: Any) -> list[Array]:
+    """Attention over the rows in use of a buffer, and the buffer; no CPU kernel shares it.
+
+    A mask of positions by positions, which the CPU kernel lacks too, tells what each may see.
+    """
+    x, w, b, mask, past, _, filled = (*given, None, None)[:7]
+    length = x.shape[1]
+    if filled is None:
+        past = np.pad(past, [(0, 0)] * 3 + [(0, length), (0, 0)])
+    n = past.shape[3] - length if filled is None else int(filled[0])
+    q, k, v = (
+        t.reshape(*t.shape[:2], 2, -1).swapaxes(1, 2)
+        for t in np.split(x.astype(np.float64) @ w + b, 3, axis=-1)
+    )
+    present = past.copy()
+    present[:, :, :, n : n + length] = np.stack([k, v])
+    keys, values = present[:, :, :, : n + length].astype(np.float64)
+    scores = q @ keys.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if mask is not None:
+        scores = scores + np.where(mask[:, :, n : n + length, : n + length], 0, -10000.0)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    y = weights / weights.sum(-1, keepdims=True) @ values
+    return [y.swapaxes(1, 2).reshape(x.shape).astype(x.dtype), present]
+
+
+CASES.append(
+    attention(
+        *(X, W, B, rand(2, 1, 8, 8, dtype="int32", low=0, high=2), rand(2, 2, 2, 3, 16)),
+        id="square-past",
+        outputs=2,
+        reference=_in_buffer,
+    )
+)
+CASES.append(
+    attention(
+        *(X, W, B, NONE, rand(2, 2, 2, 8, 16), NONE, FILLED),
+        id="shared",
+        outputs=2,
+        past_present_share_buffer=1,
+        reference=_in_buffer,
+    )
+)
+
 REFUSED = [
     (
         mha(*QKV, NONE, NONE, NONE, rand(2, 2, 3, 16), id="half-a-past"),
         "only one of past_key and past_value",
     ),
     (
-        mha(
-            *QKV,
-            NONE,
-            NONE,
-            NONE,
-            rand(2, 2, 3, 16),
-            rand(2, 2, 3, 16),
-            int32([3]),
-            int32([[[0, 0, 0]]]),
-            id="beams",
-        ),
-        "a cache reordered by beams",
+        mha(*QKV, *[NONE] * 6, int32([[[0, 0, 0]]]), id="beams"),
+        "beams without past_sequence_length",
     ),
+    (mha(*QKV, *[NONE] * 5, int32([3]), id="no-past"), "past_sequence_length without past_key"),
     (
         case(
             "PackedMultiHeadAttention",
@@ -226,28 +276,32 @@ REFUSED = [
         "packed queries, keys and values without a dimension for the three",
     ),
     (
-        mha(
-            *QKV,
-            NONE,
-            NONE,
-            NONE,
-            rand(2, 2, 8, 16),
-            rand(2, 2, 8, 16),
-            int32([3]),
-            id="shared-past",
-        ),
-        "a past buffer shared with the present",
-    ),
-    (
         mha(rand(2, 3, 32), rand(2, 2, T, 16), rand(2, 2, T, 16), rand(96), id="bias-cached"),
         "a bias with packed or cached keys",
     ),
     (attention(X, W, B, id="rotary", do_rotary=1), "a rotary embedding inside the projection"),
     (
         attention(X, W, B, id="shared", past_present_share_buffer=1),
+        "a shared past without its buffer or past_sequence_length",
+    ),
+    (
+        case(
+            "QAttention",
+            *(rand(2, M, 32, dtype="uint8", low=0, high=256), rand(32, 96, dtype="int8"), B),
+            *(rand(1, dtype="float32"), rand(1, dtype="float32")),
+            domain=MS,
+            id="shared",
+            outputs=2,
+            dtypes=["float32"],
+            num_heads=2,
+            past_present_share_buffer=1,
+        ),
         "a past buffer shared with the present",
     ),
-    (attention(X, W, B, rand(2, 1, 8, 8, dtype="int32"), id="square"), "a 4D mask"),
+    (
+        attention(X, W, B, rand(2, 1, 8, 8, dtype="int32"), id="square", unidirectional=1),
+        "a 4D mask and causal order",
+    ),
     (
         attention(
             X,

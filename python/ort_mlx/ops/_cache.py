@@ -2,7 +2,8 @@
 
 A cache is [batch, heads, capacity, size]. Row positions are data (arrays), so that one closure
 serves a whole decode over a shared buffer; only the capacity and the query length are shapes.
-Source: com.microsoft GroupQueryAttention, whose cache grows, is shared, or keeps a window.
+Sources: com.microsoft GroupQueryAttention, whose cache grows, is shared, or keeps a window, and
+MultiHeadAttention, where beams share it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from ..bounds import lengths
 from ..tracing import note_appended
 
 
@@ -79,6 +81,54 @@ def append(
     present_value = write(grow(past_value, value, length), value, start)
     used_key, used_value = present_key[:, :, :length], present_value[:, :, :length]
     return Cache(used_key, used_value, mx.arange(length)[None], None, present_key, present_value)
+
+
+def extend(
+    past_key: mx.array | None,
+    past_value: mx.array | None,
+    key: mx.array,
+    value: mx.array,
+    filled: int | None = None,
+) -> tuple[Cache, int]:
+    """The new rows after those of the past, and how many those are.
+
+    Args:
+        past_key: None where nothing came before.
+        past_value: like `past_key`.
+        key: the new rows.
+        value: like `key`.
+        filled: how many rows of the past are in use, when it is a buffer to be written in place.
+    """
+    if past_key is None or past_value is None:
+        return Cache(key, value, mx.arange(key.shape[2])[None], None, key, value), 0
+    if filled is None:
+        key, value = (mx.concatenate(p, axis=2) for p in ([past_key, key], [past_value, value]))
+        rows = mx.arange(key.shape[2])[None]
+        return Cache(key, value, rows, None, key, value), past_key.shape[2]
+    total = filled + key.shape[2]
+    if not 0 <= filled <= total <= past_key.shape[2]:
+        raise ValueError(f"rows {filled} to {total} do not fit the past: {past_key.shape}")
+    start = mx.full((key.shape[0],), filled, dtype=mx.int32)
+    return append(past_key, past_value, key, value, start, total), filled
+
+
+def by_beam(cache: Cache, origin: mx.array, past: int) -> Cache:
+    """The cache as each beam sees it, whose first `past` rows another beam may have made.
+
+    Args:
+        cache: of [batch * beams, ...].
+        origin: the beam that made each row, [batch, beams, capacity].
+        past: rows from here on are a beam's own.
+    """
+    batch, beams, capacity = origin.shape
+    count = cache.key.shape[2]
+    if batch * beams != cache.key.shape[0] or capacity < count:
+        raise ValueError(f"beams do not fit the cache: {origin.shape}, {cache.key.shape}")
+    made = lengths(origin, beams - 1)[:, :, :count]
+    made = mx.where(mx.arange(count) < past, made, mx.arange(beams)[:, None])
+    row = (made + mx.arange(batch)[:, None, None] * beams).reshape(-1, 1, count, 1)
+    key, value = (mx.take_along_axis(t, row, axis=0) for t in (cache.key, cache.value))
+    return cache._replace(key=key, value=value)
 
 
 def slide(

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 
 import mlx.core as mx
 
-from ..dtypes import SINGLES
-from ..node import Node
+from ..dtypes import MLX_DTYPES, SINGLES
+from ..hosts import HostInt
+from ..node import Node, Value
 from ..registry import MS, op
+from ._cache import Cache, by_beam, extend
 from ._heads import (
     attend,
     combine,
@@ -30,10 +32,10 @@ from ._heads import (
 def _multi_head_claim(node: Node) -> Iterator[str]:
     if node.missing("key") and node.rank("query") == 3:
         yield "packed queries, keys and values without a dimension for the three"
-    if not node.missing("past_sequence_length"):
-        yield "a past buffer shared with the present"
-    if not node.missing("cache_indirection"):
-        yield "a cache reordered by beams"
+    if node.missing("past_sequence_length") and not node.missing("cache_indirection"):
+        yield "beams without past_sequence_length"
+    if node.missing("past_key") and not node.missing("past_sequence_length"):
+        yield "past_sequence_length without past_key"
     if not node.missing("bias") and node.rank("key") in (4, 5):
         yield "a bias with packed or cached keys"
     if node.missing("past_key") != node.missing("past_value"):
@@ -56,7 +58,7 @@ def multi_head_attention(
     attention_bias: mx.array | None = None,
     past_key: mx.array | None = None,
     past_value: mx.array | None = None,
-    past_sequence_length: mx.array | None = None,
+    past_sequence_length: HostInt | None = None,
     cache_indirection: mx.array | None = None,
     *,
     mask_filter_value: float | None = None,
@@ -66,22 +68,38 @@ def multi_head_attention(
     node: Node,
 ) -> tuple[mx.array | None, ...]:
     q, k, v = _heads_of(query, key, value, bias, num_heads)
-    past = 0
-    if past_key is not None and past_value is not None:
-        past = past_key.shape[2]
-        k, v = (mx.concatenate(pair, axis=2) for pair in ([past_key, k], [past_value, v]))
-    wants_scores = len(node.outputs) > 3 and node.outputs[3] is not None
+    cache, past = extend(past_key, past_value, k, v, past_sequence_length)
+    if cache_indirection is not None:
+        cache = by_beam(cache, cache_indirection, past)
+    scores = node.outputs[3] if len(node.outputs) > 3 else None
     causal = past if unidirectional else None
     mask = attention_mask(
-        q, k, key_padding_mask, attention_bias, mask_filter_value, causal, wants_scores
+        q,
+        cache.key,
+        key_padding_mask,
+        attention_bias,
+        mask_filter_value,
+        causal,
+        scores is not None,
     )
-    scale = default_scale(scale, q.shape[-1])
-    if not wants_scores:
-        return merge_heads(attend(q, k, v, scale=scale, mask=mask)), k, v, None
-    logits = masked(score(q, k, scale), mask)
-    y = weigh(softmax(logits), v).astype(q.dtype)
+    y, logits = attend_heads(q, cache, default_scale(scale, q.shape[-1]), mask, scores)
+    return y, cache.present_key, cache.present_value, logits
+
+
+def attend_heads(
+    q: mx.array,
+    cache: Cache,
+    scale: float,
+    mask: mx.array | str | None,
+    scores: Value | None = None,
+) -> tuple[mx.array, mx.array | None]:
+    """The attention as tokens, and before the softmax its scores if they are this output."""
+    if scores is None:
+        return merge_heads(attend(q, cache.key, cache.value, scale=scale, mask=mask)), None
+    logits = masked(score(q, cache.key, scale), mask)
+    y = weigh(softmax(logits), cache.value).astype(q.dtype)
     logits = mx.maximum(logits, mx.finfo(q.dtype).min)  # ORT hides with the lowest value
-    return merge_heads(y), k, v, logits.astype(q.dtype)
+    return merge_heads(y), logits.astype(MLX_DTYPES[scores.dtype])
 
 
 def _heads_of(
@@ -155,6 +173,11 @@ def _kept(mask: mx.array, batch: int, queries: int, keys: int) -> mx.array:
         if mask.size == 2 * batch:  # ends, then starts
             kept = kept & (at >= mask[batch:, None])
         return kept[:, None, None]
+    if mask.ndim == 4:  # the queries are the last positions
+        side = min(mask.shape[2:])
+        if mask.shape[:2] != (batch, 1) or side < keys:
+            raise ValueError(f"mask does not fit: {mask.shape} for {(batch, queries, keys)}")
+        return mask[:, :, keys - queries : keys, :keys] > 0
     if mask.shape not in ((batch, keys), (batch, queries, keys)):
         raise ValueError(f"mask does not fit: {mask.shape} for {(batch, queries, keys)}")
     return (mask > 0)[:, None, None] if mask.ndim == 2 else (mask > 0)[:, None]
@@ -163,16 +186,22 @@ def _kept(mask: mx.array, batch: int, queries: int, keys: int) -> mx.array:
 def _attention_claim(node: Node) -> Iterator[str]:
     if node.attr("do_rotary", 0):
         yield "a rotary embedding inside the projection"
-    if node.attr("past_present_share_buffer", 0):
-        yield "a past buffer shared with the present"
-    if node.rank("mask_index") == 4:
-        yield "a 4D mask"
+    if node.rank("mask_index") == 4 and node.attr("unidirectional", 0):
+        yield "a 4D mask and causal order"
     sizes = node.attr("qkv_hidden_sizes")
     if sizes and sizes[1] != sizes[2] and len(node.outputs) > 1 and node.outputs[1] is not None:
         yield "a present of keys and values of different sizes"
 
 
-@op("Attention", domain=MS, since=(1,), types={"input": SINGLES}, claim=_attention_claim)
+def _shared_claim(node: Node) -> Iterator[str]:
+    yield from _attention_claim(node)
+    if node.attr("past_present_share_buffer", 0) and (
+        node.missing("past") or node.missing("past_sequence_length")
+    ):
+        yield "a shared past without its buffer or past_sequence_length"
+
+
+@op("Attention", domain=MS, since=(1,), types={"input": SINGLES}, claim=_shared_claim)
 def attention(
     input: mx.array,
     weights: mx.array,
@@ -180,7 +209,7 @@ def attention(
     mask_index: mx.array | None = None,
     past: mx.array | None = None,
     attention_bias: mx.array | None = None,
-    past_sequence_length: mx.array | None = None,
+    past_sequence_length: HostInt | None = None,
     *,
     do_rotary: int | None = None,
     mask_filter_value: float | None = None,
@@ -193,14 +222,21 @@ def attention(
 ) -> tuple[mx.array, ...]:
     projected = input @ weights if bias is None else mx.addmm(bias, input, weights)
     q, k, v = projected_heads(projected, num_heads, qkv_hidden_sizes)
-    k, v, before = _after_past(k, v, past)
+    filled = past_sequence_length if past_present_share_buffer else None
+    cache, before = _after_past(k, v, past, filled)
     causal = before if unidirectional else None
-    mask = attention_mask(q, k, mask_index, attention_bias, mask_filter_value, causal)
-    y = merge_heads(attend(q, k, v, scale=default_scale(scale, q.shape[-1]), mask=mask))
-    return (y, mx.stack([k, v])) if k.shape == v.shape else (y,)
+    mask = attention_mask(q, cache.key, mask_index, attention_bias, mask_filter_value, causal)
+    y, _ = attend_heads(q, cache, default_scale(scale, q.shape[-1]), mask)
+    return (y, _present(cache)) if k.shape == v.shape else (y,)
 
 
-@op("QAttention", domain=MS, since=(1,), types={"bias": SINGLES}, claim=_attention_claim)
+def _quantized_claim(node: Node) -> Iterator[str]:
+    yield from _attention_claim(node)
+    if node.attr("past_present_share_buffer", 0):
+        yield "a past buffer shared with the present"
+
+
+@op("QAttention", domain=MS, since=(1,), types={"bias": SINGLES}, claim=_quantized_claim)
 def qattention(
     input: mx.array,
     weight: mx.array,
@@ -223,22 +259,27 @@ def qattention(
     rescaled = product * (input_scale.astype(mx.float32) * weight_scale.astype(mx.float32))
     projected = (rescaled + bias.astype(mx.float32)).astype(bias.dtype)
     q, k, v = projected_heads(projected, num_heads)
-    k, v, before = _after_past(k, v, past)
+    cache, before = _after_past(k, v, past, None)
     mask = attention_mask(
-        q, k, mask_index, None, mask_filter_value, before if unidirectional else None
+        q, cache.key, mask_index, None, mask_filter_value, before if unidirectional else None
     )
-    y = attend(q, k, v, scale=default_scale(scale, q.shape[-1]), mask=mask)
-    return merge_heads(y), mx.stack([k, v])
+    y, _ = attend_heads(q, cache, default_scale(scale, q.shape[-1]), mask)
+    return y, _present(cache)
 
 
-def _after_past(k: mx.array, v: mx.array, past: mx.array | None) -> tuple[mx.array, mx.array, int]:
+def _after_past(
+    k: mx.array, v: mx.array, past: mx.array | None, filled: int | None
+) -> tuple[Cache, int]:
     """Keys and values after those of the past, [2, batch, heads, length, size], and its length."""
     if past is None:
-        return k, v, 0
+        return extend(None, None, k, v)
     if past.ndim != 5 or past.shape[0] != 2:
         raise ValueError(f"the past is not that of keys and values: {past.shape}")
-    k, v = (mx.concatenate(pair, axis=2) for pair in ([past[0], k], [past[1], v]))
-    return k, v, past.shape[3]
+    return extend(past[0], past[1], k, v, filled)
+
+
+def _present(cache: Cache) -> mx.array:
+    return mx.stack([cache.present_key, cache.present_value])
 
 
 def _centred(codes: mx.array, zero: mx.array | None) -> mx.array:
