@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from .buckets import Buckets
 from .claim import bind
-from .dtypes import MLX_DTYPES
+from .dtypes import NARROW
 from .node import Graph, Node, Value
 
 
@@ -80,8 +80,8 @@ def _carriers(graph: Graph, name: str) -> Iterator[tuple[str, int]]:
         axes = [i for i, dim in enumerate(value.shape or ()) if dim == name]
         if len(axes) > 1:
             raise Mixes(f"input '{value.name}' has it twice")
-        if axes and value.dtype not in MLX_DTYPES:
-            raise Mixes(f"input '{value.name}' has a type that MLX has not")
+        if axes and value.dtype in NARROW:
+            raise Mixes(f"input '{value.name}' has elements that may be packed")
         for axis in axes:
             yield value.name, axis
 

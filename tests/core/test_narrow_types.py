@@ -153,6 +153,22 @@ def test_a_narrow_input_may_steer_the_graph() -> None:
         np.testing.assert_array_equal(run_session(session, {"s": s, "x": x})[0], x.reshape(shape))
 
 
+@pytest.mark.parametrize(("source", "target"), [("int4", "float32"), ("float32", "int4")])
+def test_only_results_are_padded(source, target) -> None:
+    """Packed elements of an input are left alone; those of an output are cut off before packing."""
+    codes = {"int4": ONNX_CODES["int4"], "float32": FLOAT}
+    nodes = [node("Cast", ["x"], ["y"], to=codes[target])]
+    made = model(nodes, [tensor("x", codes[source], ["n", 3])], [tensor("y", codes[target])])
+    session = mlx_session(made, unoptimized(), keep_islands=True, shape_buckets={"n": [4]})
+    for rows in (1, 3, 4, 5):
+        x = np.resize(np.arange(-8, 8, dtype=np.int8).astype(numpy_dtype(source)), (rows, 3))
+        same_bits(run_session(session, {"x": x})[0], x.astype(numpy_dtype(target)))
+    report = ort_mlx.report(session)
+    said = ["dimension 'n': input 'x' has elements that may be packed"]
+    assert report.unpadded == (said if source == "int4" else [])
+    assert report.closures.counts()["traces"] == (4 if source == "int4" else 2)
+
+
 @pytest.mark.parametrize("zero", [False, True])
 @pytest.mark.parametrize("name", ["int4", "uint4"])
 def test_weights_in_blocks_are_dequantized_once(name, zero) -> None:
