@@ -5,11 +5,14 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given
 
 from support.case import MS, Array, Case, Input, N, case, const, ints, loose, omitted, rand
 from support.ep import Ep
+from support.strategies import axis
 
 NONE = omitted()
 # ONNX Runtime has no bfloat16 kernel: the wide reference also keeps the scales in float32.
@@ -234,3 +237,27 @@ def test_weight_must_fit(ep: Ep) -> None:
         block_size=32,
     )
     ep.fails(c, "weight does not fit")
+
+
+@given(
+    data=st.data(),
+    shape=st.lists(st.integers(1, 20), min_size=2, max_size=3),
+    t=st.sampled_from(["int4", "uint4"]),
+)
+def test_lookups_along_any_axis(data, shape, t, ep: Ep) -> None:
+    gathered, blocked = (data.draw(axis(len(shape))) for _ in range(2))
+    blocks = [-(-n // 16) if i == blocked % len(shape) else n for i, n in enumerate(shape)]
+    count = shape[gathered]
+    indices = data.draw(st.lists(st.integers(-count, count - 1), min_size=1, max_size=4))
+    c = case(
+        "GatherBlockQuantized",
+        const(rand(*shape, dtype=t, low=0, high=8)),
+        ints(indices),
+        const(rand(*blocks, dtype="float32")),
+        *([const(rand(*blocks, dtype=t, low=0, high=3))] if data.draw(st.booleans()) else []),
+        domain=MS,
+        gather_axis=gathered,
+        quantize_axis=blocked,
+        block_size=16,
+    )
+    ep.check_one(c, 1, "float32")

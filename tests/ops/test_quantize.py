@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 
 from ort_mlx.dtypes import FLOAT8
 from support.case import MS, M, N, case, const, loose, onnx_code, rand, values
 from support.ep import Ep
+from support.strategies import axis, shapes
 
 F32 = "float32"
 STEP = loose(0, 1, "a quotient that falls between two steps may be rounded to either")
@@ -255,6 +258,26 @@ CASES += [
         )
         for t in sorted(FLOAT8)
     ),
+    case(
+        "QuantizeLinear",
+        rand(3, 5, low=-3, high=3),
+        const(values([[0.25, 1, 2], [1, 1, 0.5], [4, 2, 1]], dtype="float8e8m0")),
+        block_size=2,
+        output_dtype=onnx_code("float4e2m1"),
+        dtypes=[F32],
+        oldest=24,
+        id="powers",
+    ),
+    case(
+        "DequantizeLinear",
+        rand(3, 5, low=-3, high=3),
+        const(values([[0.25, 1, 2], [1, 1, 0.5], [4, 2, 1]], dtype="float8e8m0")),
+        block_size=2,
+        output_dtype=onnx_code(F32),
+        dtypes=["float4e2m1", "float8e4m3fn", "int4"],
+        oldest=24,
+        id="powers",
+    ),
     *(
         case(
             op,
@@ -275,3 +298,18 @@ CASES += [
 @pytest.mark.parametrize("c", CASES, ids=str)
 def test_case(c, ep: Ep) -> None:
     ep.check(c)
+
+
+@given(data=st.data(), shape=shapes(min_rank=1, max_rank=3, least=1), t=st.sampled_from(NARROW))
+def test_blocks_of_narrow_types(data, shape, t, ep: Ep) -> None:
+    along = data.draw(axis(len(shape)))
+    block = data.draw(st.integers(1, shape[along] + 1))
+    blocks = [-(-n // block) if i == along % len(shape) else n for i, n in enumerate(shape)]
+    scale = const(rand(*blocks, low=0.1, high=2, dtype=F32))
+    zero = [const(rand(*blocks, dtype=t, low=-1, high=2))] if t in ZEROS else []
+    kind = {"axis": along, "block_size": block, "id": t}
+    made = {} if zero else {"output_dtype": onnx_code(t)}
+    x = rand(*shape, low=-9, high=9)
+    ep.check_one(case("QuantizeLinear", x, scale, *zero, **kind, **made), 25, F32)
+    x = rand(*shape, low=-3, high=4)
+    ep.check_one(case("DequantizeLinear", x, scale, *zero, **kind), 25, t)

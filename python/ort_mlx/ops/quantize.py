@@ -29,6 +29,7 @@ QUANTIZED: Final = BYTES | frozenset({"int16", "uint16"})
 STORED: Final = QUANTIZED | frozenset({"int32"})
 NARROW_STORED: Final = NARROW_INTS | FLOAT8 | {"float4e2m1"}
 SCALES: Final = SINGLES
+_SCALES: Final = SCALES | {"float8e8m0"}  # a power of two, as the microscaling formats have it
 
 
 def quantize(x: mx.array, scale: mx.array, zero: mx.array | None, dtype: mx.Dtype) -> mx.array:
@@ -99,7 +100,7 @@ def _quantize(
 
 _QUANTIZE_TYPES: Final = {
     "x": SINGLES | {"int32"},
-    "y_scale": SCALES,
+    "y_scale": _SCALES,
     "y_zero_point": QUANTIZED | NARROW_STORED,
 }
 
@@ -197,7 +198,7 @@ def _dequantize(
 
 _DEQUANTIZE_TYPES: Final = {
     "x": STORED | NARROW_STORED,
-    "x_scale": SCALES,
+    "x_scale": _SCALES,
     "x_zero_point": STORED | NARROW_STORED,
 }
 
