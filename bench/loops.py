@@ -1,6 +1,7 @@
 """A loop of many iterations over a small state, against ORT's CPU provider.
 
-A state-space scan, a Loop with the same body, and a Loop whose end its data decides.
+A state-space scan, a Loop with the same body, one that cuts its rows out with Slice, which is
+unrolled, and one whose end its data decides.
 
     python bench/loops.py
 """
@@ -37,6 +38,16 @@ SCAN = f"""agraph (float[8, 16] h0, float[1000, 16] us) => (float[8, 16] h, floa
     h, ys = Scan <num_scan_inputs = 1, body = step (float[8, 16] h, float[16] u) =>
         (float[8, 16] g, float[16] y) {{ {BODY} }}> (h0, us)
 }}"""
+SLICED = """agraph (float[8, 16] h0, float[1000, 16] us) => (float[8, 16] h) {
+    h = Loop <body = step (int64 i, bool go, float[8, 16] h) => (bool on, float[8, 16] g) {
+        on = Identity (go)
+        start = Unsqueeze (i, axis)
+        end = Add (start, whole)
+        u = Slice (us, start, end, axis)
+        kept = Mul (h, decay)
+        g = Add (kept, u)
+    }> (steps, , h0)
+}"""
 UNTIL = """agraph (float[8, 16] h0, float[1000, 16] us) => (float[8, 16] h) {
     h = Loop <body = step (int64 i, bool go, float[8, 16] h) => (bool on, float[8, 16] g) {
         g = Add (h, one)
@@ -51,7 +62,7 @@ def model(text: str) -> bytes:
     draw = np.random.default_rng(0)
     shapes = {"decay": (1, 16), "gain": (1, 16), "c": (8, 16)}
     constants = {name: draw.uniform(0.1, 0.9, s).astype(np.float32) for name, s in shapes.items()}
-    constants |= {"axis": np.array([0]), "steps": np.array(STEPS)}
+    constants |= {"axis": np.array([0]), "whole": np.array([1]), "steps": np.array(STEPS)}
     constants |= {"limit": np.array(STEPS, np.float32), "one": np.array(1, np.float32)}
     made.graph.initializer.extend(
         onnx.numpy_helper.from_array(value, name) for name, value in constants.items()
@@ -74,7 +85,12 @@ def main() -> None:
         "us": draw.standard_normal((STEPS, 16)).astype(np.float32),
     }
     print(f"{'us an iteration':<18}{'MLX':>8}{'ORT CPU':>10}{'ratio':>8}{'first Run s':>14}")
-    for title, text in (("Scan", SCAN), ("Loop", LOOP), ("Loop until", UNTIL)):
+    for title, text in (
+        ("Scan", SCAN),
+        ("Loop", LOOP),
+        ("Loop, Slice", SLICED),
+        ("Loop until", UNTIL),
+    ):
         source = model(text)
         ours, theirs = session(source, True), session(source, False)
         start = time.perf_counter()

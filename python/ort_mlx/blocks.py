@@ -51,6 +51,8 @@ class Step:
     on_host: bool = (
         False  # evaluated on the host: a host parameter needs it and its inputs are there
     )
+    counts: bool = False  # its bodies get the number of the iteration as a host value
+    follows_count: bool = False  # a host parameter comes from the number of an iteration
     releases: tuple[int, ...] = ()  # slots that no later step reads
 
     def reads(self) -> Iterable[int]:
@@ -186,6 +188,7 @@ class BlockBuilder:
                 returns_host=opdef.returns_host,
                 deterministic=opdef.is_deterministic(node),
                 safety=safety,
+                counts=opdef.counts,
                 safety_reason=safety_reason,
             )
         )

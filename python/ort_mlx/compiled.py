@@ -137,7 +137,9 @@ def split(block: Block) -> list[Piece]:
 
 
 def _can_be_compiled(step: Step) -> bool:
-    return not (step.safety is EAGER or step.reads_device or step.on_host or step.bodies)
+    # What follows the number of an iteration would be another closure each time.
+    needs_host = step.reads_device or step.on_host or step.follows_count
+    return not (step.safety is EAGER or needs_host or step.bodies)
 
 
 def _stretch(block: Block, steps: list[Step], read_later: set[int]) -> Stretch:

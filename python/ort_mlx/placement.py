@@ -76,13 +76,19 @@ def may_be_host_input(value: Value) -> bool:
     return isinstance(size, int) and size <= _MAX_FLOATS
 
 
-def _find_available(block: Block, available: set[int]) -> None:
-    """Mark `on_host` optimistically: every step whose inputs are all known on the host."""
+def _find_available(block: Block, available: set[int], counted: set[int] | None = None) -> None:
+    """Mark `on_host` optimistically: every step whose inputs are all known on the host.
+
+    `counted` are the slots with numbers of iterations, and what is computed from these.
+    """
+    counted = set() if counted is None else counted
     available |= block.host_constants.keys()
     for step in block.steps:
         for body in step.bodies.values():
+            number = set(body.inputs[:1]) if step.counts else set()
             inner = {here for outside, here in body.captured if outside in available}
-            _find_available(body, inner)
+            numbers = {here for outside, here in body.captured if outside in counted}
+            _find_available(body, inner | number, numbers | number)
         inputs = [a.slot for a in step.arguments if a.slot != ABSENT]
         step.on_host = step.returns_host or (
             step.deterministic
@@ -94,6 +100,9 @@ def _find_available(block: Block, available: set[int]) -> None:
             a.host is not None and a.slot not in available and a.slot != ABSENT
             for a in step.arguments
         )
+        step.follows_count = any(a.host is not None and a.slot in counted for a in step.arguments)
+        if step.on_host and counted.intersection(inputs):
+            counted.update(step.outputs)
         if step.on_host or (step.bodies and _bodies_give_host_values(step)):
             available.update(step.outputs)
 

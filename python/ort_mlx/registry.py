@@ -67,6 +67,7 @@ class OpDef:
     deterministic: bool | Callable[[Node], bool] = True
     less_safe: LessSafe | None = None
     padding: Padding | None = None
+    counts: bool = False
 
     def __str__(self) -> str:
         return f"{self.domain or 'ai.onnx'}::{self.name}"
@@ -172,6 +173,7 @@ def op(
     deterministic: bool | Callable[[Node], bool] = True,
     less_safe: LessSafe | None = None,
     padding: Padding | None = None,
+    counts: bool = False,
 ) -> Callable[[F], F]:
     """Register the decorated function as the translation of an ONNX operator.
 
@@ -191,6 +193,8 @@ def op(
         less_safe: yields a lower safety with a sentence for each form of the node that needs it.
         padding: where positions along a padded axis go; see `padding.py`. Leave it out for an op
             that mixes them, along any axis.
+        counts: whether the first input of its bodies is the number of the iteration, which it
+            gives them as a host value.
     """
 
     def register(fn: F) -> F:
@@ -207,6 +211,7 @@ def op(
             deterministic=deterministic,
             less_safe=less_safe,
             padding=padding,
+            counts=counts,
         )
         for version in since:
             key = (domain, name, version)

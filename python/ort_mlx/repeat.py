@@ -96,7 +96,9 @@ def _condition(going: Tensor) -> bool | mx.array:
 
 
 def _may_be_traced(block: Block) -> bool:
-    return all(
+    # What is computed on the host may steer the graph after the loop, and is known when unrolled.
+    on_host = {slot for step in block.steps if step.on_host for slot in step.outputs}
+    return not on_host.intersection(block.outputs) and all(
         step.safety is not EAGER
         and step.deterministic
         and all(_may_be_traced(b) for b in step.bodies.values())

@@ -208,6 +208,32 @@ def test_a_number_from_a_body_that_steers_the_graph_after_it(
     assert not every_loop_is_repeated
 
 
+def test_a_trip_number_that_steers_the_graph_after_the_loop(
+    every_loop_is_repeated: list[Any],
+) -> None:
+    nodes = [
+        node("Unsqueeze", ["i", "zero"], ["j"]),
+        node("Add", ["j", "one"], ["d"]),
+        node("Identity", ["yes"], ["still"]),
+    ]
+    inner = body(
+        nodes,
+        [*COUNTED, tensor("c", INT64, [1])],
+        [tensor("still", BOOL, []), tensor("d", INT64, [1])],
+    )
+    made = model(
+        [
+            node("Loop", ["n", "", "one"], ["count"], body=inner),
+            node("Expand", ["x", "count"], ["y"]),
+        ],
+        [tensor("x", FLOAT, [1])],
+        [tensor("y")],
+        {"n": np.array(4), "one": np.array([1]), "zero": np.array([0]), "yes": np.array(True)},
+    )
+    one_closure(made, {"x": np.ones(1, np.float32)})
+    assert not every_loop_is_repeated
+
+
 def test_a_loop_that_is_part_of_a_plan_in_stretches(every_loop_is_repeated: list[Any]) -> None:
     """Its trip count is data; it runs without Python from the first iteration to the last."""
     nodes = [node("Mul", ["s", "w"], ["t"]), node("Identity", ["going"], ["still"])]

@@ -283,7 +283,44 @@ def test_nested_loops_with_outputs_of_both() -> None:
     against_ort(made, *({"n": np.array(n), "x": X} for n in (1, 2, 5)))
 
 
-def test_a_trip_number_that_steers_a_body() -> None:
+def sliced(trips: int) -> bytes:
+    """A product of the columns of x, each cut out by the number of the iteration."""
+    nodes = [
+        node("Unsqueeze", ["i", "zero"], ["start"]),
+        node("Add", ["start", "one"], ["end"]),
+        node("Slice", ["x", "start", "end", "one"], ["column"]),
+        node("Mul", ["s", "column"], ["t"]),
+    ]
+    shape = [2, 1]
+    inner = loop(nodes, [tensor("s", FLOAT, shape)], [tensor("t", FLOAT, shape)])
+    return model(
+        [node("Loop", ["n", "", "s0"], ["y"], body=inner)],
+        [tensor("x", FLOAT, [2, trips]), tensor("s0", FLOAT, shape)],
+        [tensor("y")],
+        {"zero": np.array([0]), "one": np.array([1]), "n": np.array(trips)},
+    )
+
+
+@pytest.mark.parametrize("trips", [3, 400])
+def test_a_trip_number_that_steers_an_unrolled_body(trips: int) -> None:
+    feed = {"x": 1 + arange(2, trips) / 99 / trips, "s0": np.ones((2, 1), np.float32)}
+    session = against_ort(sliced(trips), feed)
+    assert counts(session)["traces"] == 1
+    assert counts(session)["eager_runs"] == 0
+    with no_python():
+        run(session, feed)
+
+
+def test_a_trip_number_that_steers_a_body_too_long_to_unroll() -> None:
+    """No closure for each iteration, which would be as many as there are iterations."""
+    trips = 5000
+    feed = {"x": 1 + arange(2, trips) / 1e6, "s0": np.ones((2, 1), np.float32)}
+    session = against_ort(sliced(trips), feed, turns=1)
+    assert counts(session)["traces"] <= 3
+    assert counts(session)["failures"] == 0
+
+
+def test_a_trip_number_that_steers_a_body_whose_end_is_data() -> None:
     """Each iteration slices another part: a closure for each, or none, and the right values."""
     nodes = [
         node("Unsqueeze", ["i", "zero"], ["start"]),

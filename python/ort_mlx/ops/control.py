@@ -30,7 +30,12 @@ def if_(cond: HostBool, *, then_branch: BoundBody, else_branch: BoundBody) -> tu
     return (then_branch if cond else else_branch)()
 
 
-@op("Loop", since=(1, 11, 13, 16, 19, 21, 23, 24, 25), types={"v_initial": EVERY})
+@op(
+    "Loop",
+    since=(1, 11, 13, 16, 19, 21, 23, 24, 25),
+    types={"v_initial": EVERY},
+    counts=True,
+)
 def loop(
     m: HostInt | None,
     cond: HostBool | None,
