@@ -15,6 +15,7 @@ def main() -> int:
     """Run pip; its whole output is shown only when it fails."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-v"]
     command += ["--no-build-isolation", "--no-deps", "-e", str(ROOT), *sys.argv[1:]]
+    command += ["-C", "cmake.define.ORT_MLX_WERROR=ON"]
     lines = []
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
