@@ -102,7 +102,7 @@ def group_query_attention(
     v_quant_type: str = "NONE",
     node: Node,
 ) -> tuple[mx.array | None, ...]:
-    q, k, v = _split_qkv(query, key, value, num_heads, kv_num_heads)
+    q, k, v = split_packed(query, key, value, num_heads, kv_num_heads)
     _check_lengths(q, k, v, total_sequence_length, bool(sliding_window_cache))
     if q_norm_weight is not None and k_norm_weight is not None:
         q = mx.fast.rms_norm(q, q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
@@ -162,7 +162,7 @@ def _places(position_ids: mx.array, length: int, prompt: bool) -> mx.array:
     return position_ids.reshape(-1)[:1, None] + mx.arange(length)
 
 
-def _split_qkv(
+def split_packed(
     query: mx.array, key: mx.array | None, value: mx.array | None, heads: int, kv_heads: int
 ) -> tuple[mx.array, mx.array, mx.array]:
     """Query, key and value heads, from three inputs or one packed one."""
