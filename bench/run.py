@@ -27,14 +27,14 @@ from cases import Case, cases
 import ort_mlx
 
 
-def session_of(case: Case, on_mlx: bool, **options: Any) -> Any:
+def session_of(source: bytes | str, on_mlx: bool, **options: Any) -> Any:
     """A session on MLX or on ORT's CPU provider."""
     made = ort.SessionOptions()
     made.log_severity_level = 4
     if on_mlx:
         ort_mlx.enable(made, **options)
-        return ort.InferenceSession(case.model(), made, enable_fallback=0)
-    return ort.InferenceSession(case.model(), made, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(source, made, enable_fallback=0)
+    return ort.InferenceSession(source, made, providers=["CPUExecutionProvider"])
 
 
 def once(session: Any, feed: dict[str, Any]) -> float:
@@ -46,10 +46,11 @@ def once(session: Any, feed: dict[str, Any]) -> float:
 
 def measure(case: Case, seconds: float, **options: Any) -> dict[str, Any]:
     """Medians of interleaved Runs, so that both sides see the same machine."""
+    source = case.model()
     start = time.perf_counter()
-    ours = session_of(case, on_mlx=True, **options)
+    ours = session_of(source, on_mlx=True, **options)
     opened = time.perf_counter() - start
-    theirs = session_of(case, on_mlx=False)
+    theirs = session_of(source, on_mlx=False)
     feed = case.feed()
     first = once(ours, feed)
     once(theirs, feed)
