@@ -54,6 +54,7 @@ Kernel::Kernel(const Runtime& ort, std::shared_ptr<StreamLease> lease,
 
 void Kernel::compute(OrtKernelContext* context) {
   refuse_after_fork();
+  Stoppable::refuse_inside(*cancel_flag_);
   GilYield yield;
   std::lock_guard lock(lease_->mutex());
   StreamScope scope(*lease_);

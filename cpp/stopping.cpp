@@ -42,6 +42,15 @@ Stoppable::Stoppable(const CancelFlag& flag)
 
 Stoppable::~Stoppable() { t_scope = outer_; }
 
+void Stoppable::refuse_inside(const CancelFlag& flag) {
+  for (const Stoppable* scope = t_scope; scope != nullptr; scope = scope->outer_) {
+    if (&scope->flag_ != &flag) continue;
+    throw Error(kRuntimeException,
+                "ort_mlx: this thread is in a Run of the session already; the handler of a signal "
+                "cannot start another");
+  }
+}
+
 void Stoppable::look() const {
   if (flag_.requests() != requests_before_) {
     throw Stopped("ort_mlx: this Run was stopped by ort_mlx.cancel");

@@ -33,6 +33,10 @@ class Stoppable {
   Stoppable& operator=(const Stoppable&) = delete;
   ~Stoppable();
 
+  // Throws when this thread is in a Run with the flag already, which holds the session's lock: the
+  // handler of a signal may have started another.
+  static void refuse_inside(const CancelFlag& flag);
+
  private:
   friend void check_stopped();
   void look() const;

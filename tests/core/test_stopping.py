@@ -121,3 +121,27 @@ def test_another_signal_ends_the_run_with_what_was_raised(child: Child) -> None:
             raise SystemExit("the Run ended by itself")
         """
     )
+
+
+def test_a_signal_cannot_start_a_run_inside_a_run(child: Child) -> None:
+    """It would wait for ever, for a lock that its own thread holds; the Run goes on after it."""
+    child(
+        """
+        import signal
+        from core.routes import compiled
+        from core.test_stopping import CHAINS, feed
+        made, rows = CHAINS["kernels"]
+        session = compiled(made, threads=1)
+        wanted = session.run(None, feed(rows))
+        errors = []
+        def run_again(*_):
+            try:
+                session.run(None, feed(1))
+            except Exception as error:
+                errors.append(str(error))
+        signal.signal(signal.SIGALRM, run_again)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        np.testing.assert_array_equal(session.run(None, feed(rows))[0], wanted[0])
+        assert len(errors) == 1 and "in a Run of the session already" in errors[0], errors
+        """
+    )
