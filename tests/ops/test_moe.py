@@ -64,6 +64,28 @@ def _by_hand(
     return y.astype(x.dtype)
 
 
+def _sparsely(x: Array, router: Array, *given: Any, **rest: Any) -> Array:
+    """SparseMixer token by token; the CPU kernel ignores it."""
+    w1, b1, w2, b2 = given
+    y = np.zeros(x.shape, np.float64)
+    for t, token in enumerate(x.astype(np.float64)):
+        logits = router[t].astype(np.float64)
+        left = set(range(len(logits)))
+        for _ in range(2):
+            e = max(left, key=lambda i: (logits[i], -i))
+            close = [
+                i for i in left if logits[e] - logits[i] <= 0.02 * max(abs(logits[i]), logits[e])
+            ]
+            share = 1 / sum(np.exp(logits[i] - logits[e]) for i in close) if close else 1.0
+            y[t] += share * (w2[e] @ np.maximum(w1[e] @ token + b1[e], 0) + b2[e])
+            left.remove(e)
+    return y.astype(x.dtype)
+
+
+# Some experts come as close to the best as a hundredth, some only to a half.
+CLOSE = rand(R, E, low=4.0, high=4.2)
+
+
 def qmoe(bits: int, block: int, zeros: bool = False, id: str = "", **options: Any) -> Case:
     def expert(rows: int, columns: int) -> tuple[Input, Input, Input]:
         blocks = (columns // block,) if block else ()
@@ -122,6 +144,18 @@ CASES = [
     *(
         moe(*TOKENS, *first(INNER), *SECOND, id=activation, activation_type=activation)
         for activation in ("relu", "gelu", "silu", "identity")
+    ),
+    moe(
+        *(rand(R, HIDDEN), CLOSE, *first(INNER), *SECOND),
+        id="mixer",
+        use_sparse_mixer=1,
+        reference=_sparsely,
+    ),
+    moe(
+        *(*TOKENS, *first(INNER), *SECOND),
+        id="mixer-apart",
+        use_sparse_mixer=1,
+        reference=_sparsely,
     ),
     moe(*TOKENS, weight(INNER, HIDDEN), NONE, weight(HIDDEN, INNER), id="no-bias", k=1),
     moe(
@@ -205,7 +239,14 @@ REFUSED = [
     (replaced(qmoe(4, 32, id="no-scales"), 3, NONE), "input 'fc1_scales' is missing"),
     (replaced(qmoe(4, 32, id="no-second"), 6, NONE), "input 'fc2_scales' is missing"),
     (replaced(qmoe(4, 32, id="scaled"), 15, const(rand(E))), "scales of floating-point weights"),
-    (moe(*TOKENS, *first(INNER), *SECOND, id="mixer", use_sparse_mixer=1), "the sparse mixer"),
+    (
+        moe(*TOKENS, *first(INNER), *SECOND, id="mixer", use_sparse_mixer=1, k=1),
+        "the sparse mixer of another number of experts than 2",
+    ),
+    (
+        replaced(qmoe(4, 32, id="mixer", use_sparse_mixer=1), 14, rand(R, E)),
+        "the sparse mixer and weights of the router",
+    ),
     (
         moe(*TOKENS, *first(INNER), *SECOND, id="one-half", activation_type="swiglu"),
         "swiglu without its second projection",

@@ -31,6 +31,7 @@ ACTIVATIONS: Final[Mapping[str, Unary]] = {
     "identity": lambda x: x,
 }
 _GATED: Final = ("swiglu", "geglu")
+_JITTER: Final = 0.01  # of the sparse mixer: twice that apart, relatively, is not close
 _SORTED_FROM = 64  # rows from which grouping them by expert pays
 
 
@@ -82,7 +83,10 @@ def expert_claim(node: Node) -> Iterator[str]:
     if fusion and not node.missing("fc3_experts_weights"):
         yield "fused projections and a third one"
     if node.attr("use_sparse_mixer", 0):
-        yield "the sparse mixer"
+        if node.attr("k", 1) != 2:
+            yield "the sparse mixer of another number of experts than 2"
+        if "router_weights" in node.param_names and not node.missing("router_weights"):
+            yield "the sparse mixer and weights of the router"
 
 
 def check_experts(router: mx.array, *tensors: mx.array | None) -> None:
@@ -105,9 +109,21 @@ def mix_experts(
     *,
     k: int,
     normalize: bool,
+    sparse: bool = False,
     shares: mx.array | None = None,
 ) -> mx.array:
-    """The sum over each token's best `k` experts, weighted by the softmax of the router."""
+    """The sum over each token's best `k` experts, weighted by the softmax of the router.
+
+    Args:
+        x: the tokens, [..., hidden].
+        router: a logit for each expert, [tokens, experts].
+        projections: the first, the second, and the one that is gated by the first.
+        gate: the activation between them.
+        k: how many experts of each token.
+        normalize: whether their weights sum up to 1.
+        sparse: whether the sparse mixer chooses and weighs them instead.
+        shares: the weights, like `router`, where they are not its softmax.
+    """
     tokens = x.reshape(-1, x.shape[-1])
     if not 0 < k <= router.shape[-1]:
         raise ValueError(f"{k} of {router.shape[-1]} experts")
@@ -115,7 +131,10 @@ def mix_experts(
         if tokens.size == 0:
             return x
         raise ValueError(f"router rows do not match the tokens: {router.shape}, {x.shape}")
-    experts, weights = _route(router, k, normalize, shares)
+    if sparse:
+        experts, weights = _mix_sparsely(router.astype(mx.float32))
+    else:
+        experts, weights = _route(router, k, normalize, shares)
     chosen = experts.reshape(-1)
     rows = mx.repeat(mx.arange(tokens.shape[0]), k)
     grouped = chosen.size >= _SORTED_FROM
@@ -154,6 +173,25 @@ def _as_matrices(rows: mx.array) -> mx.array:
     is not the row's after an expansion.
     """
     return rows.reshape(rows.shape[0], 1, rows.shape[1])
+
+
+def _mix_sparsely(logits: mx.array) -> tuple[mx.array, mx.array]:
+    """The two best experts of each token, each weighed against those that come close to it.
+
+    The second is chosen, and weighed, without the first. ORT's CPU kernel ignores the attribute;
+    this is SparseMixer as its CUDA kernel has it.
+    """
+    chosen, weights = [], []
+    left = logits
+    for _ in range(2):
+        best = mx.argmax(left, axis=-1, keepdims=True)
+        high = mx.take_along_axis(left, best, axis=-1)
+        near = high - logits <= 2 * _JITTER * mx.maximum(mx.abs(logits), high)
+        total = mx.where(near, mx.exp(left - high), 0).sum(axis=-1, keepdims=True)
+        chosen.append(best)
+        weights.append(1 / total)
+        left = mx.where(mx.arange(logits.shape[-1]) == best, -math.inf, left)
+    return mx.concatenate(chosen, axis=-1), mx.concatenate(weights, axis=-1)
 
 
 def dense_projection(weight: mx.array, bias: mx.array | None) -> Project:

@@ -73,6 +73,7 @@ def moe(
         gate,
         k=k,
         normalize=bool(normalize_routing_weights),
+        sparse=bool(use_sparse_mixer),
     )
 
 
@@ -184,6 +185,7 @@ def qmoe(
         gate,
         k=k,
         normalize=bool(normalize_routing_weights),
+        sparse=bool(use_sparse_mixer),
         shares=router_weights,
     )
 
