@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 
 from support.case import MS, Array, Case, Dim, Input, M, N, case, const, loose, omitted, rand
@@ -133,6 +134,54 @@ CASES = [
 ]
 
 
+CONV = (rand(2, 6, M), const(rand(6, 1, 4)))
+
+
+def _extended(x: Array, w: Array, bias: Any, past: Array, **given: Any) -> list[Array]:
+    """Channels in the middle, a longer state in either layout, and what it takes in, by hand."""
+    first, kernel, size = given["input_channel_offset"], w.shape[-1], given["dilation"]
+    x = x[:, :, first : first + given["input_channels"]]
+    turned = given.get("state_channels_last") == 0
+    row = np.concatenate([past.swapaxes(1, 2) if turned else past, x], axis=1)
+    held, length = given["state_length"], x.shape[1]
+    y = np.zeros(x.shape, np.float32) + bias
+    for tap in range(kernel):
+        begin = held - (kernel - 1 - tap) * size
+        y += row[:, begin : begin + length] * w[:, 0, tap]
+    state = row[:, -held:]
+    taken = np.zeros((len(x), given["state_update_capacity"], x.shape[2]), np.float32)
+    count = min(length, taken.shape[1])
+    taken[:, :count] = x[:, :count]
+    made = (y / (1 + np.exp(-y)), state.swapaxes(1, 2) if turned else state, taken)
+    return [t.astype(x.dtype) for t in made]
+
+
+CASES += [
+    replace(
+        conv(
+            *(rand(2, M, 9), const(rand(6, 1, 3)), rand(6), rand(2, *(shape))),
+            id=f"extended-{layout}",
+            activation="silu",
+            channels_last=1,
+            dilation=2,
+            input_channel_offset=2,
+            input_channels=6,
+            state_channels_last=layout,
+            state_length=5,
+            state_update_capacity=3,
+        ),
+        outputs=(True,) * 3,
+        reference=_extended,
+    )
+    for layout, shape in ((-1, (5, 6)), (0, (6, 5)))
+]
+
+
+def test_a_window_of_states_has_its_size(ep: Ep) -> None:
+    c = conv(*CONV, NONE, rand(Dim("W", (1, 3)), 2, 6, 3), id="short-window", state_window=3)
+    ep.fails(c, "not a window of 3 states")
+
+
 REFUSED = [
     (
         replace(linear("gated", id="no-decay"), inputs=linear("linear").inputs),
@@ -143,8 +192,22 @@ REFUSED = [
         "update rule delta without beta",
     ),
     (
-        replace(conv(X, TAPS, BIAS, id="updates"), outputs=(True,) * 3),
-        "the state updates as an output",
+        replace(conv(*CONV, id="updates"), outputs=(True,) * 3),
+        "state updates without a capacity",
+    ),
+    (
+        conv(*CONV, id="updates-first", state_update_capacity=2),
+        "state_update_capacity of an input that is not [batch, length, channels]",
+    ),
+    (
+        conv(
+            *(rand(2, M, 6), const(rand(6, 1, 4)), NONE, rand(3, 2, 5, 6)),
+            id="updates-window",
+            channels_last=1,
+            state_length=5,
+            state_window=3,
+        ),
+        "state_length and a window of states",
     ),
     (linear("other"), "update rule other"),
     (

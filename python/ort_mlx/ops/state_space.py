@@ -103,7 +103,7 @@ def ms_linear_attention(
     )
     state = mx.zeros((batch, kv_num_heads, size, v.shape[-1]), dtype=mx.float32)
     if past_state is not None:
-        state = (past_state[-1] if state_window else past_state).astype(mx.float32)
+        state = _last_state(past_state, state_window).astype(mx.float32)
     out, states = run(tokens, state, max(state_window, 1))
     y = merge_heads(out.reshape(batch, heads, length, v.shape[-1])).astype(query.dtype)
     present = _window(states, state_window) if state_window else states[-1]
@@ -117,6 +117,13 @@ def _gates(gates: mx.array | None, heads: int) -> mx.array | None:
     if gates.shape[-1] == 1:
         gates = mx.broadcast_to(gates, (*gates.shape[:-1], heads))
     return split_heads(gates.astype(mx.float32), heads)
+
+
+def _last_state(states: mx.array, window: int) -> mx.array:
+    """The newest state of a window, or the only one."""
+    if window and states.shape[0] != window:
+        raise ValueError(f"not a window of {window} states: {states.shape}")
+    return states[-1] if window else states
 
 
 def _window(states: list[mx.array], window: int) -> mx.array:
@@ -136,8 +143,6 @@ def _state_dtype(node: Node, past: mx.array | None, like: mx.array) -> mx.Dtype:
 def _causal_conv_claim(node: Node) -> Iterator[str]:
     if node.attr("activation", "none") not in ("none", "silu", "swish"):
         yield f"activation {node.attr('activation')}"
-    if len(node.outputs) > 2 and node.outputs[2] is not None:
-        yield "the state updates as an output"
 
 
 @op("CausalConvWithState", since=(27,), types={"input": SINGLES}, claim=_causal_conv_claim)
@@ -148,8 +153,21 @@ def causal_conv_with_state(
     past_state: mx.array | None = None,
     *,
     activation: str = "none",
-) -> tuple[mx.array, mx.array]:
+) -> tuple[mx.array, ...]:
     return ms_causal_conv_with_state(input, weight, bias, past_state, activation=activation)
+
+
+def _ms_causal_conv_claim(node: Node) -> Iterator[str]:
+    yield from _causal_conv_claim(node)
+    names = ("input_channels", "input_channel_offset", "state_length", "state_update_capacity")
+    extended = [name for name in names if node.attr(name, 0)]
+    if extended and (not node.attr("channels_last", 0) or node.rank("input") != 3):
+        yield f"{extended[0]} of an input that is not [batch, length, channels]"
+    if extended and node.attr("state_window", 0):
+        yield f"{extended[0]} and a window of states"
+    wanted = len(node.outputs) > 2 and node.outputs[2] is not None
+    if wanted and not node.attr("state_update_capacity", 0):
+        yield "state updates without a capacity"
 
 
 @op(
@@ -157,15 +175,8 @@ def causal_conv_with_state(
     domain=MS,
     since=(1,),
     types={"input": SINGLES},
-    fixed={
-        "input_channel_offset": 0,
-        "input_channels": 0,
-        "ndim": 1,
-        "state_channels_last": -1,
-        "state_length": 0,
-        "state_update_capacity": 0,
-    },
-    claim=_causal_conv_claim,
+    fixed={"ndim": 1},
+    claim=_ms_causal_conv_claim,
 )
 def ms_causal_conv_with_state(
     input: mx.array,
@@ -176,35 +187,55 @@ def ms_causal_conv_with_state(
     activation: str = "none",
     channels_last: int = 0,
     dilation: int = 1,
+    input_channel_offset: int = 0,
+    input_channels: int = 0,
+    state_channels_last: int = -1,
+    state_length: int = 0,
+    state_update_capacity: int = 0,
     state_window: int = 0,
-) -> tuple[mx.array, mx.array]:
+) -> tuple[mx.array, ...]:
     shape = input.shape
     x = input if channels_last else input.swapaxes(1, 2)
     x = x.flatten(2)  # [batch, length, channels]
-    kernel = weight.shape[-1]
-    carried = (kernel - 1) * dilation
-    past = mx.zeros((x.shape[0], carried, x.shape[2]), dtype=x.dtype)
+    if input_channels:
+        x = x[:, :, input_channel_offset : input_channel_offset + input_channels]
+        shape = x.shape
+    kernel, length = weight.shape[-1], x.shape[1]
+    reach = (kernel - 1) * dilation
+    held = state_length or reach
+    if held < reach or x.shape[2] != weight.shape[0]:
+        raise ValueError(
+            f"a state of {held} rows and channels {x.shape} do not fit weight {weight.shape}"
+        )
+    state_last = bool(channels_last if state_channels_last < 0 else state_channels_last)
+    past = mx.zeros((x.shape[0], held, x.shape[2]), dtype=x.dtype)
     if past_state is not None:
-        past = past_state[-1] if state_window else past_state
-        past = past.flatten(2) if channels_last else past.swapaxes(1, 2)
+        past = _last_state(past_state, state_window)
+        past = past.flatten(2) if state_last else past.swapaxes(1, 2)
+        if past.shape[1] != held:
+            raise ValueError(f"the state has not {held} rows: {past_state.shape}")
     row = mx.concatenate([past, x], axis=1)
 
-    length = x.shape[1]
     taps = weight.reshape(-1, kernel).astype(mx.float32)
     y = mx.zeros(x.shape, dtype=mx.float32) if bias is None else bias.astype(mx.float32)
     for tap in range(kernel):
-        begin = tap * dilation
+        begin = held - reach + tap * dilation
         y = y + row[:, begin : begin + length].astype(mx.float32) * taps[:, tap]
     y = (y if activation == "none" else y * mx.sigmoid(y)).astype(input.dtype)
+    y = y.reshape(shape) if channels_last else y.swapaxes(1, 2)
 
     ends = [*range(max(length - state_window, 0) + 1, length + 1)] if state_window else []
-    states = [row[:, end : end + carried] for end in ends or [length]]
-    if channels_last:
-        y = y.reshape(shape)
-        states = [state.reshape(shape[0], carried, *shape[2:]) for state in states]
+    states = [row[:, end : end + held] for end in ends or [length]]
+    if state_last:
+        states = [state.reshape(shape[0], held, *shape[2:]) for state in states]
     else:
-        y, states = y.swapaxes(1, 2), [state.swapaxes(1, 2) for state in states]
-    return y, _window(states, state_window) if state_window else states[-1]
+        states = [state.swapaxes(1, 2) for state in states]
+    state = _window(states, state_window) if state_window else states[-1]
+    if not state_update_capacity:
+        return y, state
+    rows = x[:, :state_update_capacity]
+    blank = state_update_capacity - rows.shape[1]
+    return y, state, mx.pad(rows, [(0, 0), (0, blank), (0, 0)])
 
 
 @op("LinearAttentionGate", domain=MS, since=(1,), types={"a": SINGLES})
