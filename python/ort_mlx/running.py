@@ -12,7 +12,7 @@ from .hosts import Tensor, to_device
 from .tracing import NotTraceable, is_tracing, unrolled
 
 # Steps of unrolled bodies in one trace: more would take long to compile, and much memory.
-MAX_UNROLLED: Final = 16384
+MAX_UNROLLED: Final = 65536
 
 # The trip count of a Loop that names none.
 FOREVER: Final = 2**63 - 1

@@ -174,20 +174,27 @@ def turned() -> bytes:
     )
 
 
+@pytest.fixture
+def few_are_unrolled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ort_mlx.running.MAX_UNROLLED", 2048)
+
+
+@pytest.mark.usefixtures("few_are_unrolled")
 def test_a_loop_too_long_for_a_closure_runs_a_compiled_body() -> None:
     session = compiled(turned())
     for turn in range(2):
         with counted(session) as added:
-            (got,) = run(session, {"n": np.array(9000), "x": X})
+            (got,) = run(session, {"n": np.array(1500), "x": X})
         np.testing.assert_array_equal(got, X)
         assert added["failures"] == 0
         assert added["traces"] <= (0 if turn else 3), "its body, in each shape"
-    assert "a loop of more than 16384 steps" in str(ort_mlx.report(session))
+    assert "a loop of more than 2048 steps" in str(ort_mlx.report(session))
 
 
+@pytest.mark.usefixtures("few_are_unrolled")
 def test_a_long_loop_does_not_cost_short_ones_their_closure() -> None:
     session = compiled(turned())
-    for n in (4, 9000, 4, 9000, 6):
+    for n in (4, 1500, 4, 1500, 6):
         (got,) = run(session, {"n": np.array(n), "x": X})
         np.testing.assert_array_equal(got, X)
     with no_python():
@@ -311,9 +318,10 @@ def test_a_trip_number_that_steers_an_unrolled_body(trips: int) -> None:
         run(session, feed)
 
 
+@pytest.mark.usefixtures("few_are_unrolled")
 def test_a_trip_number_that_steers_a_body_too_long_to_unroll() -> None:
     """No closure for each iteration, which would be as many as there are iterations."""
-    trips = 5000
+    trips = 700
     feed = {"x": 1 + arange(2, trips) / 1e6, "s0": np.ones((2, 1), np.float32)}
     session = against_ort(sliced(trips), feed, turns=1)
     assert counts(session)["traces"] <= 3
