@@ -248,6 +248,17 @@ def test_what_the_graph_computes_is_clamped(o: Outside) -> None:
 
 MISFITS = [
     (
+        case(
+            "GatherBlockQuantized",
+            *(rand(9, 16, dtype="uint8", low=0, high=256), ints([8]), rand(Dim("S", (4, 9)), 1)),
+            domain=MS,
+            dtypes=FLOAT,
+            block_size=32,
+            id="few-scales",
+        ),
+        "the scales or zero points do not fit",
+    ),
+    (
         case("OneHot", ints([0, 1]), const(3), rand(Dim("V", (1, 2))), dtypes=FLOAT, id="short"),
         "not two values",
     ),

@@ -170,6 +170,12 @@ def gather_block_quantized(
     is_packed = node.dtype("data") == "uint8"
     gathered, blocked = (normalize_axis(a, data.ndim) for a in (gather_axis, quantize_axis))
     count = data.shape[gathered]
+    needed = -(-count // block_size) if gathered == blocked else count
+    if any(
+        t is not None and (t.ndim != data.ndim or t.shape[gathered] != needed)
+        for t in (scales, zero_points)
+    ):
+        raise ValueError(f"the scales or zero points do not fit: {data.shape}, {scales.shape}")
     inside = (indices >= -count) & (indices < count)
     place = mx.where(inside, mx.where(indices < 0, indices + count, indices), 0)
     codes = mx.take(data, place, axis=gathered)
