@@ -26,12 +26,10 @@ console = Console(highlight=False)
 
 def load(folder: Path, *, on_mlx: bool) -> og.Model:
     """The model, on MLX or on ONNX Runtime's CPU provider."""
+    if on_mlx:
+        return og.Model(ort_mlx.genai_config(folder))
     config = og.Config(str(folder))
     config.clear_providers()
-    if on_mlx:
-        config.append_provider(ort_mlx.get_ep_name())
-        # Without this MLX takes a model where it has a GPU, and leaves it alone elsewhere.
-        config.set_provider_option(ort_mlx.get_ep_name(), "device", "auto")
     return og.Model(config)
 
 
@@ -70,8 +68,6 @@ def main() -> int:
     given = parser.parse_args()
     if not (given.folder / "genai_config.json").exists():
         parser.error(f"no model in {given.folder}; run: python scripts/build_smollm2.py")
-    og.register_execution_provider_library(ort_mlx.get_ep_name(), ort_mlx.get_library_path())
-
     table = Table("", "tokens/s", "prefill", "decode", "closures traced", box=None)
     texts = []
     for name in (ort_mlx.get_ep_name(), "CPUExecutionProvider"):

@@ -30,6 +30,7 @@ from .errors import (  # noqa: E402
     OrtMlxError,
     TranslationError,
 )
+from .genai import genai_config  # noqa: E402
 from .registration import (  # noqa: E402
     cancel,
     devices,
@@ -66,6 +67,7 @@ __all__ = [
     "devices",
     "enable",
     "everywhere",
+    "genai_config",
     "get_ep_name",
     "get_ep_names",
     "get_library_path",

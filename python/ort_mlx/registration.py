@@ -83,7 +83,7 @@ def enable(session_options: Any = None, **options: Any) -> Any:
         CompatibilityError: onnxruntime is missing or too old.
     """
     ort = compat.onnxruntime()
-    strings = _checked(options)
+    strings = checked(options)
     session_options = ort.SessionOptions() if session_options is None else session_options
     if "threads" not in strings and session_options.intra_op_num_threads > 0:
         strings["threads"] = str(session_options.intra_op_num_threads)
@@ -100,7 +100,8 @@ def enable(session_options: Any = None, **options: Any) -> Any:
     return session_options
 
 
-def _checked(options: dict[str, Any]) -> dict[str, str]:
+def checked(options: dict[str, Any]) -> dict[str, str]:
+    """Options as ORT carries them, once they and the device that they ask for are seen to exist."""
     strings = settings.as_strings({"device": "auto", **options})
     if strings["device"] == "gpu" and not gpu_is_available():
         raise DeviceError(
@@ -189,7 +190,7 @@ class Everywhere:
 
     def __init__(self, **options: Any) -> None:
         self._options = options
-        self._strings = _checked(options)
+        self._strings = checked(options)
         register()
         self._type = compat.onnxruntime().InferenceSession
         self._original = self._type.__init__
