@@ -91,6 +91,7 @@ CASES = [
     mha(rand(2, 3, 32), rand(2, T, 32), rand(2, T, 48), id="cross"),
     mha(rand(2, 3, 32), rand(2, 5, 32), rand(2, 5, 32), id="last-sees-all", unidirectional=1),
     mha(rand(2, 3, 32), rand(2, 2, T, 16), rand(2, 2, T, 16), id="cached", outputs=3),
+    mha(rand(2, 3, 32), rand(2, 2, T, 16), rand(2, 2, T, 16), rand(96), id="bias-cached"),
     mha(*QKV, NONE, PADDED, id="padding"),
     mha(*QKV, NONE, PADDED, id="padding-causal", unidirectional=1, mask_filter_value=-5.0),
     mha(*QKV, NONE, int32([4, 2], [0, 2]), id="lengths"),
@@ -276,8 +277,8 @@ REFUSED = [
         "packed queries, keys and values without a dimension for the three",
     ),
     (
-        mha(rand(2, 3, 32), rand(2, 2, T, 16), rand(2, 2, T, 16), rand(96), id="bias-cached"),
-        "a bias with packed or cached keys",
+        mha(rand(2, 3, 32), rand(2, T, 2, 2, 16), NONE, rand(96), id="bias-packed"),
+        "a bias with packed keys",
     ),
     (attention(X, W, B, id="rotary", do_rotary=1), "a rotary embedding inside the projection"),
     (

@@ -36,8 +36,8 @@ def _multi_head_claim(node: Node) -> Iterator[str]:
         yield "beams without past_sequence_length"
     if node.missing("past_key") and not node.missing("past_sequence_length"):
         yield "past_sequence_length without past_key"
-    if not node.missing("bias") and node.rank("key") in (4, 5):
-        yield "a bias with packed or cached keys"
+    if not node.missing("bias") and node.rank("key") == 5:
+        yield "a bias with packed keys"
     if node.missing("past_key") != node.missing("past_value"):
         yield "only one of past_key and past_value"
 
@@ -117,7 +117,9 @@ def _heads_of(
         parts = [query, *(key[:, :, :, i].flatten(2) for i in range(2))]
     else:
         parts = [query, key, value]
-    if bias is not None:
+    if bias is not None and parts[1].ndim == 4:  # cached keys and values have theirs already
+        parts[0] = parts[0] + bias[: parts[0].shape[-1]]
+    elif bias is not None:
         widths = [part.shape[-1] for part in parts]
         shares = mx.split(bias, [widths[0], widths[0] + widths[1]])
         parts = [part + share for part, share in zip(parts, shares, strict=True)]
