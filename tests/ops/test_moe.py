@@ -140,7 +140,47 @@ def replaced(c: Case, index: int, x: Input) -> Case:
     return replace(c, inputs=tuple(inputs))
 
 
+def _of_squares(
+    x: Array, router: Array, w1: Array, s1: Array, _: Any, *rest: Any, **more: Any
+) -> Array:
+    """The dense experts of these weights; the CPU kernel has no such type."""
+    block = more["block_size"]
+
+    def dense(w: Array, s: Array) -> Array:
+        scales = s.repeat(block, axis=1).repeat(block, axis=2)
+        return np.asarray(w.astype(np.float64) * scales[:, : w.shape[1], : w.shape[2]])
+
+    w2, s2, b2 = rest
+    zeros = np.zeros(w1.shape[:2])
+    return _by_hand(x, router, dense(w1, s1), zeros, dense(w2, s2), b2, k=2, **_GATED)
+
+
+_GATED: dict[str, Any] = {"activation_type": "swiglu", "swiglu_fusion": 2}
+
+
+def squares(id: str, **options: Any) -> Case:
+    """Weights in float8e4m3fn, whose last squares of 24 are not whole."""
+
+    def expert(rows: int, columns: int) -> tuple[Input, Input]:
+        counts = (-(-rows // 24), -(-columns // 24))
+        return (
+            const(rand(E, rows, columns, dtype="float8e4m3fn")),
+            const(rand(E, *counts, low=0.05, high=0.1)),
+        )
+
+    return case(
+        "QMoE",
+        *(*TOKENS, *expert(2 * INNER, HIDDEN), NONE, *expert(HIDDEN, INNER), weight(HIDDEN)),
+        domain=MS,
+        id=id,
+        tolerance=HALF_SUMS,
+        reference=_of_squares,
+        **{"k": 2, "quant_type": "fp8", "block_size": 24, **_GATED, **options},
+    )
+
+
 CASES = [
+    squares(id="squares"),
     *(
         moe(*TOKENS, *first(INNER), *SECOND, id=activation, activation_type=activation)
         for activation in ("relu", "gelu", "silu", "identity")
@@ -238,7 +278,13 @@ REFUSED = [
     ),
     (replaced(qmoe(4, 32, id="no-scales"), 3, NONE), "input 'fc1_scales' is missing"),
     (replaced(qmoe(4, 32, id="no-second"), 6, NONE), "input 'fc2_scales' is missing"),
-    (replaced(qmoe(4, 32, id="scaled"), 15, const(rand(E))), "scales of floating-point weights"),
+    (
+        replaced(qmoe(4, 32, id="scaled"), 15, const(rand(E))),
+        "scales of whole experts or of activations",
+    ),
+    (qmoe(4, 32, id="fp4", quant_type="fp4"), "weights of fp4"),
+    (qmoe(4, 32, id="fp8", quant_type="fp8"), "weights of fp8 held in uint8"),
+    (squares(id="squares-none", block_size=0), "float8 weights without blocks"),
     (
         moe(*TOKENS, *first(INNER), *SECOND, id="mixer", use_sparse_mixer=1, k=1),
         "the sparse mixer of another number of experts than 2",

@@ -1,6 +1,6 @@
 """Mixture of experts, dense and quantized.
 
-Sources: com.microsoft MoE and QMoE (integer weights).
+Sources: com.microsoft MoE and QMoE (integer weights, and float8e4m3fn scaled by squares).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ._experts import (
 )
 
 _BITS = (2, 3, 4, 8)
+_WEIGHTS = frozenset({"uint8", "float8e4m3fn"})
 
 
 @op("MoE", domain=MS, since=(1,), types={"input": SINGLES}, claim=expert_claim)
@@ -79,6 +80,18 @@ def moe(
 
 def _qmoe_claim(node: Node) -> Iterator[str]:
     yield from expert_claim(node)
+    kind, held = node.attr("quant_type", "int"), node.dtype("fc1_experts_weights")
+    if kind not in ("int", "fp8"):
+        yield f"weights of {kind}"
+        return
+    if (kind == "fp8") != (held == "float8e4m3fn"):
+        yield f"weights of {kind} held in {held}"
+    if any(not node.missing(name) for name in ("fc1_global_scale", "fc1_act_scale")):
+        yield "scales of whole experts or of activations"
+    if kind == "fp8":
+        if node.attr("block_size", 0) <= 0:
+            yield "float8 weights without blocks"
+        return
     default = node.attr("expert_weight_bits", 4)
     for name in ("fc1_expert_weight_bits", "fc2_expert_weight_bits", "fc3_expert_weight_bits"):
         if (bits := node.attr(name, default)) not in _BITS:
@@ -87,8 +100,6 @@ def _qmoe_claim(node: Node) -> Iterator[str]:
             yield "3 bits without blocks of 32, 64 or 128"
     if node.attr("weights_prepacked", -1) == 1:
         yield "weights packed for another provider"
-    if any(not node.missing(name) for name in ("fc1_global_scale", "fc1_act_scale")):
-        yield "scales of floating-point weights"
 
 
 @op(
@@ -97,11 +108,12 @@ def _qmoe_claim(node: Node) -> Iterator[str]:
     since=(1,),
     types={
         "input": SINGLES,
-        "fc1_experts_weights": frozenset({"uint8"}),
+        "fc1_experts_weights": _WEIGHTS,
+        "fc2_experts_weights": _WEIGHTS,
+        "fc3_experts_weights": _WEIGHTS,
         "fc1_scales": SINGLES,
         "fc2_scales": SINGLES,
     },
-    fixed={"quant_type": "int"},
     claim=_qmoe_claim,
 )
 def qmoe(
@@ -138,6 +150,7 @@ def qmoe(
     fc3_expert_weight_bits: int | None = None,
     k: int = 1,
     normalize_routing_weights: int = 0,
+    quant_type: str = "int",
     swiglu_fusion: int = 0,
     swiglu_limit: float | None = None,
     swiglu_limit_after_activation: int = 0,
@@ -152,6 +165,8 @@ def qmoe(
         bits: int | None,
     ) -> Project:
         check_experts(router_probs, weight, scales, zeros, bias)
+        if quant_type == "fp8":
+            return dense_projection(_by_squares(weight, scales, block_size or 0), bias)
         width = bits or expert_weight_bits
         return _quantized_projection(weight, scales, zeros, bias, width, block_size or 0)
 
@@ -188,6 +203,17 @@ def qmoe(
         sparse=bool(use_sparse_mixer),
         shares=router_weights,
     )
+
+
+def _by_squares(weight: mx.array, scales: mx.array, block: int) -> mx.array:
+    """Weights [experts, out, in] times the scale of the square that each lies in."""
+    rows, columns = weight.shape[1:]
+    for axis, size in ((1, rows), (2, columns)):
+        if scales.ndim != 3 or scales.shape[axis] != -(-size // block):
+            raise ValueError(f"squares of {block} do not fit: {weight.shape}, {scales.shape}")
+        scales = mx.repeat(scales, block, axis=axis)
+    wide = weight.astype(mx.float32) * scales[:, :rows, :columns].astype(mx.float32)
+    return wide.astype(scales.dtype)
 
 
 def _quantized_projection(
