@@ -44,13 +44,14 @@ def repeat(
         is_loop: whether it is the body of a Loop, which counts and may end early, or of a Scan.
 
     Returns:
-        None when the loop is better unrolled or cannot be compiled: short, on a GPU, with values
-        of changing shape, or with data that its body needs on the host.
+        None when the loop is better unrolled or cannot be compiled: short, unless data ends it, on
+        a GPU, with values of changing shape, or with data that its body needs on the host.
     """
     runner = body.runner
-    if not runner.repeats or trips * body.block.step_count < _WORTHWHILE:
+    if not runner.repeats or not trips or not _may_be_traced(body.block):
         return None
-    if not trips or not _may_be_traced(body.block):
+    is_short = trips * body.block.step_count < _WORTHWHILE
+    if is_short and not (is_loop and is_tracing()):
         return None
     number = _native.placeholder([], mx.array(0, mx.int64))
     state = [_native.placeholder(list(x.shape), x) for x in carried]
@@ -71,6 +72,8 @@ def repeat(
     ):
         return None
     condition = [going] if isinstance(going, mx.array) else []
+    if is_short and not condition:
+        return None
     if (condition or trips == FOREVER) and len(outputs) > len(carried):
         return None  # how many rows there are would be data
     made = _native.repeat(
