@@ -55,8 +55,8 @@ class Caches:
 
 
 def _appended(before: tuple[int, ...], after: tuple[int, ...]) -> int:
-    """By how much the only axis that differs is longer; 0 when it is no cache."""
-    if len(before) != len(after) or len(before) < _MIN_RANK:
+    """By how many rows an array is longer that is the same otherwise; 0 when it is no cache."""
+    if len(before) != len(after) or len(before) < _MIN_RANK or before[-1] != after[-1]:
         return 0
     longer = [b - a for a, b in zip(before, after, strict=True) if a != b]
     return max(longer[0], 0) if len(longer) == 1 else 0
