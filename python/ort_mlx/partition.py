@@ -143,14 +143,16 @@ def _collect(pieces: Sequence[int], claimed: Sequence[bool]) -> list[tuple[int, 
     return sorted(tuple(group) for group in groups.values())
 
 
-def partition(graph: Graph, claimed: Sequence[bool], *, keep_islands: bool) -> list[Partition]:
+def partition(
+    graph: Graph, claimed: Sequence[bool], *, keep_islands: bool
+) -> list[tuple[int, ...]]:
     """The partitions of a graph; islands that only do shape arithmetic are left out."""
     before = predecessors_of(graph)
     groups = convex_groups(before, claimed)
     whole = sum(len(group) for group in groups) == len(graph.nodes)
     if not (keep_islands or whole):
         groups = [g for g in groups if not _is_island([graph.nodes[i] for i in g])]
-    return [Partition(group) for group in join(before, groups, len(graph.nodes))]
+    return join(before, groups, len(graph.nodes))
 
 
 def join(

@@ -14,6 +14,7 @@ import mlx.core as mx
 
 from . import _native, buckets, compat, settings
 from .claim import Rules, bind, reasons_against
+from .cuts import asked, cut_largest
 from .dtypes import NARROW
 from .errors import DeviceError
 from .node import Graph, Node
@@ -112,7 +113,7 @@ class EpSession:
                 Partition(
                     p.nodes, _drops_initializers([graph.nodes[i] for i in p.nodes], self.device)
                 )
-                for p in self._partition(graph, reasons)
+                for p in self._partition(graph, reasons, cuts=0 if nested else self._cuts(graph))
             ]
         if nested:
             return partitions
@@ -124,9 +125,19 @@ class EpSession:
         self._refusal = None
         return partitions
 
-    def _partition(self, graph: Graph, reasons: list[tuple[str, ...]]) -> list[Partition]:
+    def _partition(
+        self, graph: Graph, reasons: list[tuple[str, ...]], cuts: int = 0
+    ) -> list[Partition]:
         keep = self.options.keep_islands or self.options.strict
-        return partition(graph, [not r for r in reasons], keep_islands=keep)
+        groups = partition(graph, [not r for r in reasons], keep_islands=keep)
+        return [Partition(nodes) for nodes in cut_largest(graph, groups, cuts)]
+
+    def _cuts(self, graph: Graph) -> int:
+        try:
+            return asked(self.options.layer_cuts, graph)
+        except ValueError as error:  # of the model's own: it runs as well without
+            self._note(WARNING, f"ort_mlx: {error}; it is not cut")
+            return 0
 
     def _account(
         self, graph: Graph, reasons: list[tuple[str, ...]], partitions: list[Partition]

@@ -63,6 +63,11 @@ class Options:
         "text `batch=1/2/4,tokens=64/...`. Only where the graph shows that nothing mixes positions "
         "along it; the report says what does",
     )
+    layer_cuts: int = _option(
+        -1,
+        "cut the largest partition at so many places, between layers where few values cross; -1 "
+        "for what the model's metadata says under `ort_mlx.layer_cuts`, or none",
+    )
     exclude_ops: tuple[str, ...] = _option((), "op types to leave to other providers")
 
 
