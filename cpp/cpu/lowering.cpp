@@ -8,7 +8,9 @@
 #include "blas.h"
 #include "conv.h"
 #include "copies.h"
+#include "halves.h"
 #include "matmul.h"
+#include "quantized.h"
 #include "reduce.h"
 #include "updates.h"
 #include "views.h"
@@ -32,6 +34,20 @@ std::shared_ptr<mx::Primitive> lower_matmul(const Call& call, int threads) {
 std::shared_ptr<mx::Primitive> lower_addmm(const Call& call, int threads) {
   const auto [alpha, beta] = primitive_of<mx::AddMM>(call).state();
   return std::make_shared<BlasMatmul>(call.primitive->stream(), threads, alpha, beta);
+}
+
+std::shared_ptr<mx::Primitive> lower_quantized(const Call& call, int threads) {
+  const auto [group_size, bits, mode, is_transposed] =
+      primitive_of<mx::QuantizedMatmul>(call).state();
+  if (mode != mx::QuantizationMode::Affine || !is_transposed || call.inputs.size() != 4) {
+    return nullptr;
+  }
+  if (bits != 2 && bits != 4 && bits != 8) return nullptr;
+  if (call.inputs[1].shape.size() != 2) return nullptr;
+  for (size_t i : {0, 2, 3}) {
+    if (!is_float(call.inputs[i].dtype)) return nullptr;
+  }
+  return std::make_shared<QuantizedProduct>(call.primitive->stream(), threads, group_size, bits);
 }
 
 std::shared_ptr<mx::Primitive> lower_convolution(const Call& call, int threads) {
@@ -153,6 +169,7 @@ const std::unordered_map<std::string_view, Entry>& table() {
   static const auto* entries = new std::unordered_map<std::string_view, Entry>{
       {"Matmul", {lower_matmul, Takes::kProducts}},
       {"AddMM", {lower_addmm, Takes::kProducts}},
+      {"QuantizedMatmul", {lower_quantized, Takes::kAnything}},
       {"Convolution", {lower_convolution, Takes::kProducts}},
       {"Sum", {lower_reduce<Op::kRowSum>, Takes::kFloats}},
       {"Max", {lower_reduce<Op::kRowMax>, Takes::kFloats}},

@@ -1,0 +1,147 @@
+// Compiled once for each instruction set, as vector_loops.cpp is and with the same restriction.
+
+#include "dots.h"
+
+namespace ort_mlx::cpu::ORT_MLX_ISA {
+
+namespace {
+
+float lane(uint32_t x) { return __builtin_bit_cast(float, x); }
+
+template <Half type>
+float widened(uint16_t x) {
+  const uint32_t wide = x;
+  if (type == Half::kBfloat16) return lane(wide << 16);
+  // Scaling moves the exponent's bias, and makes subnormal numbers normal.
+  const float magnitude = lane((wide & 0x7fff) << 13) * 0x1p112f;
+  const uint32_t bits = __builtin_bit_cast(uint32_t, magnitude);
+  const uint32_t special = (wide & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;
+  return lane(bits | special | (wide & 0x8000) << 16);
+}
+
+template <class F>
+float total(int64_t n, F term) {
+  float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += term(i);
+  return sum;
+}
+
+// Several sums hide the latency of one and keep its error small.
+template <class F>
+float long_total(int64_t n, F term) {
+  const int64_t part = n / 4;
+  float a = 0.0f, b = 0.0f, c = 0.0f, d = 0.0f;
+#pragma omp simd reduction(+ : a, b, c, d)
+  for (int64_t i = 0; i < part; ++i) {
+    a += term(i);
+    b += term(i + part);
+    c += term(i + 2 * part);
+    d += term(i + 3 * part);
+  }
+  return (a + b) + (c + d) + total(n - 4 * part, [&](int64_t i) { return term(i + 4 * part); });
+}
+
+float dot(const float* a, const float* b, int64_t n) {
+  return long_total(n, [=](int64_t i) { return a[i] * b[i]; });
+}
+
+template <int bits>
+int32_t level(uint32_t word, int k) {
+  return static_cast<int32_t>(word >> (k * bits) & ((1u << bits) - 1));
+}
+
+template <int bits>
+float dot_packed(const Packed& row, const float* planes) {
+  const uint32_t* words = row.words;
+  const float *scales = row.scales, *biases = row.biases;
+  const int64_t count = row.count;
+  return total(count, [=](int64_t i) {
+    float of_word = 0.0f;
+#pragma GCC unroll 16
+    for (int k = 0; k < 32 / bits; ++k) {
+      const float weight = scales[i] * static_cast<float>(level<bits>(words[i], k)) + biases[i];
+      of_word += weight * planes[k * count + i];
+    }
+    return of_word;
+  });
+}
+
+template <int bits>
+void unpack(float* planes, const Packed& row) {
+  const uint32_t* words = row.words;
+  const float *scales = row.scales, *biases = row.biases;
+  const int64_t count = row.count;
+  for (int k = 0; k < 32 / bits; ++k, planes += count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      planes[i] = scales[i] * static_cast<float>(level<bits>(words[i], k)) + biases[i];
+    }
+  }
+}
+
+template <int times>
+void repeat(float* to, const float* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i, to += times) {
+#pragma omp simd
+    for (int k = 0; k < times; ++k) to[k] = from[i];
+  }
+}
+
+void repeat(float* to, const float* from, int64_t n, int64_t times) {
+  if (times == 4) return repeat<4>(to, from, n);
+  if (times == 8) return repeat<8>(to, from, n);
+  if (times == 16) return repeat<16>(to, from, n);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t k = 0; k < times; ++k) *to++ = from[i];
+  }
+}
+
+float dot_packed(const Packed& row, const float* planes) {
+  if (row.bits == 2) return dot_packed<2>(row, planes);
+  return row.bits == 4 ? dot_packed<4>(row, planes) : dot_packed<8>(row, planes);
+}
+
+void unpack(float* planes, const Packed& row) {
+  if (row.bits == 2) return unpack<2>(planes, row);
+  return row.bits == 4 ? unpack<4>(planes, row) : unpack<8>(planes, row);
+}
+
+template <Half type>
+void widen(float* to, const uint16_t* from, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) to[i] = widened<type>(from[i]);
+}
+
+void widen(float* to, const uint16_t* from, Half type, int64_t n) {
+  return type == Half::kFloat16 ? widen<Half::kFloat16>(to, from, n)
+                                : widen<Half::kBfloat16>(to, from, n);
+}
+
+template <Half type>
+float dot_halves(const float* a, const uint16_t* b, int64_t n) {
+  return long_total(n, [=](int64_t i) { return a[i] * widened<type>(b[i]); });
+}
+
+float dot_halves(const float* a, const uint16_t* b, Half type, int64_t n) {
+  return type == Half::kFloat16 ? dot_halves<Half::kFloat16>(a, b, n)
+                                : dot_halves<Half::kBfloat16>(a, b, n);
+}
+
+template <Half type>
+void accumulate_halves(float* to, const uint16_t* from, float weight, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) to[i] += weight * widened<type>(from[i]);
+}
+
+void accumulate_halves(float* to, const uint16_t* from, Half type, float weight, int64_t n) {
+  return type == Half::kFloat16 ? accumulate_halves<Half::kFloat16>(to, from, weight, n)
+                                : accumulate_halves<Half::kBfloat16>(to, from, weight, n);
+}
+
+}  // namespace
+
+extern const Dots kDots;
+const Dots kDots = {dot, dot_packed, unpack, repeat, widen, dot_halves, accumulate_halves};
+
+}  // namespace ort_mlx::cpu::ORT_MLX_ISA
