@@ -16,7 +16,8 @@ BLAS := $(if $(filter cpu,$(BACKEND)),'scipy-openblas32>=0.3.30')
 JOBS ?= 2
 
 NATIVE := CMakeLists.txt $(wildcard cpp/*.cpp cpp/*.h cpp/cpu/*.cpp cpp/cpu/*.h)
-PYTEST := $(PY) -m pytest -n $(JOBS) --hypothesis-profile=ci
+PYTEST := $(PY) -m pytest -n $(JOBS)
+PROFILE ?= thorough
 
 .PHONY: help install demo test test-all lint format generate docs bench clean
 .DEFAULT_GOAL := help
@@ -87,14 +88,14 @@ demo: $(DONE)/install $(DONE)/test $(DONE)/clients $(DONE)/models
 
 test: $(DONE)/install $(DONE)/test $(DONE)/clients $(DONE)/models
 	@echo "==> testing"
-	@$(PYTEST) -m 'not slow' --session-timeout=840
+	@$(PYTEST) --hypothesis-profile=ci -m 'not slow' --session-timeout=840
 
 test-all: $(DONE)/install $(DONE)/test $(DONE)/clients $(DONE)/clients-torch $(DONE)/models-all
 	@echo "==> testing everything"
-	@$(PYTEST)
+	@$(PYTEST) --hypothesis-profile=$(PROFILE) --dist=worksteal
 	@$(PY) scripts/ort_matrix.py
 
-LINTS := lint-ruff lint-format lint-clang-format lint-mypy lint-typos lint-files lint-generated
+LINTS := lint-ruff lint-format lint-clang-format lint-mypy lint-typos lint-files lint-generated lint-ops
 .PHONY: $(LINTS)
 lint: $(LINTS)
 
@@ -114,6 +115,8 @@ lint-files:
 	@echo "==> file rules" && $(PY) scripts/check_files.py
 lint-generated:
 	@echo "==> generated files" && $(PY) scripts/generate.py --check
+lint-ops:
+	@echo "==> size of the ops" && $(PY) scripts/op_size.py
 
 format: $(DONE)/lint
 	@$(BIN)/ruff check --fix-only .
@@ -124,6 +127,7 @@ generate: $(DONE)/install $(DONE)/test
 	@$(PY) scripts/generate.py
 
 docs: generate $(DONE)/models-all
+	@$(PY) scripts/conformance_table.py --jobs $(JOBS)
 	@$(PY) scripts/models_table.py
 
 bench: $(DONE)/install $(DONE)/test $(DONE)/models-all
