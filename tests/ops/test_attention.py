@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given
 
 from support.case import MS, Dim, K, M, N, case, const, ints, loose, omitted, rand, values
 from support.ep import Ep
@@ -44,6 +46,17 @@ CASES = [
         id="nothing-to-see",
     ),
     attention(*QKV, omitted(), *PAST, id="past", outputs=3, is_causal=1),
+    attention(
+        *CROSS[:1],
+        rand(2, 2, 5, 8),
+        rand(2, 2, 5, 8),
+        omitted(),
+        *PAST,
+        id="causal-past-cross",
+        outputs=3,
+        is_causal=1,
+        dtypes=["float32"],
+    ),
     attention(
         rand(2, M, 32),
         rand(2, M, 16),
@@ -226,3 +239,35 @@ def test_rotary_tables_must_fit(ep: Ep) -> None:
         ),
         "rotary tables",
     )
+
+
+@given(
+    data=st.data(),
+    batch=st.integers(1, 3),
+    heads=st.sampled_from([(1, 1), (2, 2), (4, 2), (3, 1)]),
+    queries=st.integers(1, 4),
+    keys=st.integers(1, 5),
+    past=st.integers(0, 3),
+    causal=st.integers(0, 1),
+    kind=st.sampled_from([None, "float32", "bool"]),
+)
+def test_masks(data, batch, heads, queries, keys, past, causal, kind, ep: Ep) -> None:
+    """A mask of any rank that broadcasts, of floats or bools, with and without a past."""
+    whole = (batch, heads[0], queries, past + keys)
+    mask = omitted()
+    if kind is not None:
+        rank = data.draw(st.integers(2, 4))
+        free = [data.draw(st.sampled_from([1, n])) for n in whole[:2]]
+        mask = rand(*[*free, *whole[2:]][-rank:], dtype=kind)
+    q = rand(batch, heads[0], queries, 4)
+    k, v = rand(batch, heads[1], keys, 4), rand(batch, heads[1], keys, 3)
+    before = (rand(batch, heads[1], past, 4), rand(batch, heads[1], past, 3)) if past else ()
+    outputs = 3 if before else 1
+    crosses = causal and past and queries != keys
+    made = attention(
+        *(q, k, v, mask, *before),
+        id="causal-past-cross" if crosses else "any",
+        is_causal=causal,
+        outputs=outputs,
+    )
+    ep.check_one(made, 23, "float32")

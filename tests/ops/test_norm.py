@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import assume, given
 
 from support.case import K, M, N, case, const, loose, rand, values
 from support.ep import Ep
+from support.strategies import SIZES, axis, shapes
 
 HALVES = loose(2e-2, 2e-2, "halves are rounded at other places", "float16", "bfloat16")
 STASHED = loose(1e-6, 1e-6, "ORT takes the statistics in float32, as stash_type says", "float64")
@@ -105,3 +108,38 @@ def test_case(c, ep: Ep) -> None:
 @pytest.mark.parametrize(("c", "sentence"), REFUSED, ids=str)
 def test_refused(c, sentence, ep: Ep) -> None:
     ep.refuse(c, sentence)
+
+
+@given(data=st.data(), shape=shapes(min_rank=1))
+def test_along_any_axis(data, shape, ep: Ep) -> None:
+    along = data.draw(axis(len(shape)))
+    assume(0 not in shape[along:])  # the mean of nothing
+    names = ["LayerNormalization", "RMSNormalization"]  # ORT refuses the second on empty tensors
+    name = data.draw(st.sampled_from(names[:1] if 0 in shape else names))
+    weights = [rand(*shape[along:])] * (1 if name[0] == "R" else data.draw(st.integers(1, 2)))
+    ep.check_one(
+        case(name, rand(*shape), *weights, axis=along, epsilon=0.01, id="any"),
+        23 if name[0] == "R" else 17,
+        "float32",
+    )
+
+
+@given(data=st.data(), sides=shapes(max_rank=3), batch=SIZES, groups=st.integers(1, 3))
+def test_of_channels(data, sides, batch, groups, ep: Ep) -> None:
+    channels = groups * data.draw(st.integers(1, 2))
+    name, version, options = data.draw(
+        st.sampled_from(
+            [
+                ("BatchNormalization", 15, {}),
+                ("InstanceNormalization", 22, {}),
+                ("GroupNormalization", 21, {"num_groups": groups}),
+            ]
+        )
+    )
+    if name[0] != "B":  # these take at least one side, and ORT refuses them on empty tensors
+        batch, *sides = (max(n, 1) for n in (batch, *(sides or (1,))))
+    weights = [rand(channels), rand(channels)]
+    if name[0] == "B":
+        weights += [rand(channels), rand(channels, low=0.5, high=2)]
+    x = rand(batch, channels, *sides)
+    ep.check_one(case(name, x, *weights, epsilon=0.01, id="any", **options), version, "float32")

@@ -10,6 +10,7 @@ from support.ep import Ep
 from support.strategies import SIZES, axis, broadcastable, shapes
 
 BYTES = st.sampled_from(["int8", "uint8"])
+WHOLE = st.integers(1, 5)  # for a sum over nothing, ORT leaves its output as it was
 
 
 def parameters(data, shape):
@@ -41,7 +42,7 @@ def test_dynamic_quantize(shape, ep: Ep) -> None:
     ep.check_one(case("DynamicQuantizeLinear", rand(*shape), outputs=3, id="any"), 11, "float32")
 
 
-@given(batches=broadcastable(2, max_rank=2), rows=SIZES, inner=SIZES, columns=SIZES, t=BYTES)
+@given(batches=broadcastable(2, max_rank=2), rows=SIZES, inner=WHOLE, columns=SIZES, t=BYTES)
 def test_matmul_integer(batches, rows, inner, columns, t, ep: Ep) -> None:
     a = rand(*batches[0], rows, inner, low=0, high=99, dtype="uint8")
     b = rand(*batches[1], inner, columns, low=0, high=99, dtype=t)

@@ -86,6 +86,12 @@ DISPUTES: Final[tuple[Dispute, ...]] = (
     Dispute("Cast", ORT, "powers saturate below E8M0_MIN and above E8M0_MAX, or are NaN", "power"),
     Dispute("BatchNormalization", ORT, "epsilon is added to the variance", "epsilon", opset=9),
     Dispute("DynamicQuantizeLinear", ORT, "a range of zero leaves the scale open", "zeros"),
+    Dispute(
+        "Attention",
+        ONNX,
+        "the causal mask is aligned to the upper left, behind the past; ORT aligns it to the end",
+        "causal-past-cross",
+    ),
     Dispute("LpNormalization", ORT, "the 1-norm is the sum of absolute values", "p=1"),
     Dispute("MaxPool", ORT, "SAME has ceil(size / stride) outputs", "SAME_LOWER"),
     *(

@@ -175,7 +175,7 @@ def _diagonal(x: mx.array, labels: str) -> tuple[mx.array, str]:
             if x.shape[first] != x.shape[second]:
                 raise ValueError(f"label {label!r} repeats over different sizes, got {x.shape}")
             x = mx.diagonal(x, axis1=first, axis2=second)
-            labels = "".join(c for c in labels if c != label) + label
+            labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + label
     return x, labels
 
 
