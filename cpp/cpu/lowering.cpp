@@ -8,6 +8,7 @@
 #include "blas.h"
 #include "conv.h"
 #include "copies.h"
+#include "half_matmul.h"
 #include "halves.h"
 #include "matmul.h"
 #include "quantized.h"
@@ -27,13 +28,22 @@ const P& primitive_of(const Call& call) {
   return static_cast<const P&>(*call.primitive);
 }
 
+std::shared_ptr<mx::Primitive> product(const Call& call, int threads, float alpha, float beta) {
+  if (!is_float(call.output.dtype)) return nullptr;
+  const mx::Stream stream = call.primitive->stream();
+  if (call.output.dtype != mx::float32) {
+    return std::make_shared<HalfMatmul>(stream, threads, alpha, beta);
+  }
+  return blas_is_loaded() ? std::make_shared<BlasMatmul>(stream, threads, alpha, beta) : nullptr;
+}
+
 std::shared_ptr<mx::Primitive> lower_matmul(const Call& call, int threads) {
-  return std::make_shared<BlasMatmul>(call.primitive->stream(), threads, 1.0f, 0.0f);
+  return product(call, threads, 1.0f, 0.0f);
 }
 
 std::shared_ptr<mx::Primitive> lower_addmm(const Call& call, int threads) {
   const auto [alpha, beta] = primitive_of<mx::AddMM>(call).state();
-  return std::make_shared<BlasMatmul>(call.primitive->stream(), threads, alpha, beta);
+  return product(call, threads, alpha, beta);
 }
 
 std::shared_ptr<mx::Primitive> lower_quantized(const Call& call, int threads) {
@@ -167,8 +177,8 @@ struct Entry {
 const std::unordered_map<std::string_view, Entry>& table() {
   using Takes = Entry::Takes;
   static const auto* entries = new std::unordered_map<std::string_view, Entry>{
-      {"Matmul", {lower_matmul, Takes::kProducts}},
-      {"AddMM", {lower_addmm, Takes::kProducts}},
+      {"Matmul", {lower_matmul, Takes::kAnything}},
+      {"AddMM", {lower_addmm, Takes::kAnything}},
       {"QuantizedMatmul", {lower_quantized, Takes::kAnything}},
       {"Convolution", {lower_convolution, Takes::kProducts}},
       {"Sum", {lower_reduce<Op::kRowSum>, Takes::kFloats}},

@@ -6,40 +6,11 @@
 #include "blas.h"
 #include "layout.h"
 #include "parallel.h"
+#include "stack.h"
 
 namespace ort_mlx::cpu {
 
 namespace {
-
-// A stack of matrices: any strides for the leading dimensions, two for the matrix itself.
-struct Stack {
-  const float* data;
-  mx::Shape shape;
-  mx::Strides strides;
-
-  explicit Stack(const mx::array& a)
-      : data(a.data<float>()), shape(a.shape()), strides(a.strides()) {}
-  Stack(const mx::array& a, mx::Shape as)  // broadcast to `as`
-      : data(a.data<float>()), shape(std::move(as)), strides(shape.size(), 0) {
-    const size_t missing = shape.size() - a.ndim();
-    for (size_t i = 0; i < a.ndim(); ++i) {
-      strides[missing + i] = a.shape(static_cast<int>(i)) == 1 ? 0 : a.strides()[i];
-    }
-  }
-
-  const float* matrix(int64_t index) const {
-    const float* at = data;
-    for (size_t i = shape.size() - 2; i-- > 0;) {
-      at += index % shape[i] * strides[i];
-      index /= shape[i];
-    }
-    return at;
-  }
-  int64_t rows() const { return shape[shape.size() - 2]; }
-  int64_t columns() const { return shape[shape.size() - 1]; }
-  int64_t row_stride() const { return strides[shape.size() - 2]; }
-  int64_t column_stride() const { return strides[shape.size() - 1]; }
-};
 
 // The matrix as BLAS takes it, copied to `scratch` when its strides are not.
 Matrix as_matrix(const Stack& stack, const float* at, std::vector<float>& scratch) {
@@ -96,14 +67,15 @@ void BlasMatmul::run(const std::vector<mx::array>& inputs, std::vector<mx::array
     std::vector<float> scratch_a, scratch_b;
     for (int64_t i = first; i < last; ++i) {
       float* result = to + i * m * n;
-      if (adds) copy_rows(c, c.matrix(i), result);
+      if (adds) copy_rows(c, inputs[2].data<float>() + c.offset(i), result);
       if (k == 0) {
         for (int64_t e = 0; e < m * n; ++e) result[e] = adds ? beta * result[e] : 0.0f;
         continue;
       }
       parallel_sgemm(split_stack ? 1 : threads(), m, n, k, alpha_,
-                     as_matrix(a, a.matrix(i), scratch_a), as_matrix(b, b.matrix(i), scratch_b),
-                     beta, result, n);
+                     as_matrix(a, inputs[0].data<float>() + a.offset(i), scratch_a),
+                     as_matrix(b, inputs[1].data<float>() + b.offset(i), scratch_b), beta, result,
+                     n);
     }
   });
 }

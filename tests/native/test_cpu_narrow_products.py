@@ -80,3 +80,61 @@ def test_quantized_infinity() -> None:
     x = mx.zeros((1, 64)).at[0, 3].add(mx.array(np.inf))
     (y,) = captured(lambda x: mx.quantized_matmul(x, w, scales, biases, True, 32, 4), [x])
     np.testing.assert_array_equal(np.array(y), np.full((1, 40), np.inf, np.float32))
+
+
+HALVES = [mx.float16, mx.bfloat16]
+# One row of a, several, and enough of them for BLAS.
+SHAPES = [(1, 700, 333), (3, 65, 130), (5, 65, 130), (33, 257, 300), (4, 1, 1)]
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("layout", ["rows", "columns", "strided"])
+def test_half_product(layout: str, shape: tuple[int, int, int], dtype: mx.Dtype) -> None:
+    m, k, n = shape
+    a = floats((m, k)).astype(dtype)
+    stored = {"rows": (k, n), "columns": (n, k), "strided": (k, 2 * n)}[layout]
+    b = floats(stored, seed=1).astype(dtype)
+
+    def right(b: mx.array) -> mx.array:
+        return {"rows": b, "columns": b.T, "strided": b[:, ::2]}[layout]
+
+    for threads in (1, 2):
+        (y,) = captured(lambda a, b: (a @ right(b)).astype(mx.float32), [a, b], threads)
+        check(y, a, right(b))
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_half_product_of_shared_heads(dtype: mx.Dtype) -> None:
+    """Three heads of queries read each head of keys, which a transposed view gives."""
+    q = floats((2, 2, 3, 1, 64)).astype(dtype)
+    keys = floats((2, 2, 1, 77, 64), seed=1).astype(dtype)
+
+    def scores(q: mx.array, keys: mx.array) -> mx.array:
+        return (q @ keys.swapaxes(-1, -2)).astype(mx.float32)
+
+    (y,) = captured(scores, [q, keys])
+    check(y, q, mx.repeat(keys, 3, 2).swapaxes(-1, -2))
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("rows", [1, 20])
+def test_half_sum_and_product(rows: int, dtype: mx.Dtype) -> None:
+    a, b = floats((rows, 96)).astype(dtype), floats((96, 140), seed=1).astype(dtype)
+    c = floats((140,), seed=2).astype(dtype)
+    (y,) = captured(lambda *args: mx.addmm(*args, 2.0, -3.0).astype(mx.float32), [c, a, b])
+    wide_a = mx.concatenate([2 * a, mx.full((rows, 1), -3.0, dtype)], 1)
+    check(y, wide_a, mx.concatenate([b, c[None]]))
+
+
+def test_half_product_of_nothing() -> None:
+    a, b = mx.zeros((3, 0), mx.float16), mx.zeros((0, 5), mx.float16)
+    (y,) = captured(mx.matmul, [a, b])
+    np.testing.assert_array_equal(np.array(y), np.zeros((3, 5), np.float16))
+
+
+def test_every_half_is_widened() -> None:
+    """Subnormal numbers, infinities and NaN too."""
+    every = mx.arange(1 << 16).astype(mx.uint16).view(mx.float16)[:, None]
+    (y,) = captured(lambda x: mx.ones((1, 1), mx.float16) @ x.T, [every])
+    np.testing.assert_array_equal(np.array(y), np.array(every.T))
