@@ -47,12 +47,13 @@ CASES = [
     ),
     attention(*QKV, omitted(), *PAST, id="past", outputs=3, is_causal=1),
     attention(
-        *CROSS[:1],
+        rand(2, 4, 1, 8),
         rand(2, 2, 5, 8),
         rand(2, 2, 5, 8),
         omitted(),
         *PAST,
-        id="causal-past-cross",
+        id="causal-single-query",
+        opset=24,
         outputs=3,
         is_causal=1,
         dtypes=["float32"],
@@ -263,10 +264,10 @@ def test_masks(data, batch, heads, queries, keys, past, causal, kind, ep: Ep) ->
     k, v = rand(batch, heads[1], keys, 4), rand(batch, heads[1], keys, 3)
     before = (rand(batch, heads[1], past, 4), rand(batch, heads[1], past, 3)) if past else ()
     outputs = 3 if before else 1
-    crosses = causal and past and queries != keys
+    single = causal and past and queries == 1 < keys
     made = attention(
         *(q, k, v, mask, *before),
-        id="causal-past-cross" if crosses else "any",
+        id="causal-single-query" if single else "any",
         is_causal=causal,
         outputs=outputs,
     )
