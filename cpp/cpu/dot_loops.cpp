@@ -10,13 +10,12 @@ float lane(uint32_t x) { return __builtin_bit_cast(float, x); }
 
 template <Half type>
 float widened(uint16_t x) {
-  const uint32_t wide = x;
-  if (type == Half::kBfloat16) return lane(wide << 16);
+  if (type == Half::kBfloat16) return lane(static_cast<uint32_t>(x) << 16);
+  const auto wide = static_cast<uint32_t>(static_cast<int16_t>(x));  // the sign in the upper half
   // Scaling moves the exponent's bias, and makes subnormal numbers normal.
-  const float magnitude = lane((wide & 0x7fff) << 13) * 0x1p112f;
-  const uint32_t bits = __builtin_bit_cast(uint32_t, magnitude);
-  const uint32_t special = (wide & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;
-  return lane(bits | special | (wide & 0x8000) << 16);
+  const float scaled = lane(wide << 13 & 0x8fffe000u) * 0x1p112f;
+  const uint32_t bits = __builtin_bit_cast(uint32_t, scaled);
+  return lane((wide & 0x7c00) == 0x7c00 ? bits | 0x7f800000u : bits);
 }
 
 template <class F>

@@ -15,7 +15,8 @@ namespace ort_mlx::cpu {
 namespace {
 
 constexpr int64_t kFewRows = 4;             // of a: more are worth widening b for BLAS
-constexpr int64_t kTile = 128;              // columns of b at a time
+constexpr int64_t kTile = 128;              // columns of b at a time, for BLAS
+constexpr int64_t kWideTile = 1024;         // as they are read
 constexpr int64_t kWorthSharing = 1 << 17;  // multiplications, for a second thread
 
 using Buffer = std::vector<float>;
@@ -44,11 +45,13 @@ struct Operand {
   bool is_transposed;
 };
 
+bool reads_narrow(int64_t m) { return m <= kFewRows || !blas_is_loaded(); }
+
 // result[m, size] = a[m, k] times columns of b from `at` on.
 void multiply(const Buffer& a, int64_t m, const Operand& b, int64_t at, int64_t size, float* result,
               Buffer& tile) {
   const int64_t k = b.k;
-  if (m <= kFewRows || !blas_is_loaded()) {
+  if (reads_narrow(m)) {
     std::fill_n(result, m * size, 0.0f);
     for (int64_t i = 0; i < m; ++i) {
       const float* row = a.data() + i * k;
@@ -84,10 +87,11 @@ void HalfMatmul::run(const std::vector<mx::array>& inputs, std::vector<mx::array
   allocate(out);
   if (out.size() == 0) return;
   const bool adds = inputs.size() == 3 && beta_ != 0;
-  const Stack a(inputs[0]), c = adds ? Stack(inputs[2], out.shape()) : a;
+  Stack a(inputs[0]), c = adds ? Stack(inputs[2], out.shape()) : a;
   const mx::array right =
       is_operand(Stack(inputs[1])) ? inputs[1] : row_major(inputs[1], threads());
-  const Stack b(right);
+  Stack b(right);
+  merge_rows(a, b, c);
   const bool is_transposed = b.column_stride() != 1 || b.row_stride() < b.columns();
   const int64_t m = a.rows(), k = a.columns(), n = b.columns();
   const int64_t matrices = static_cast<int64_t>(out.size()) / (m * n);
@@ -102,9 +106,10 @@ void HalfMatmul::run(const std::vector<mx::array>& inputs, std::vector<mx::array
                             right.dtype() == mx::float16 ? Half::kFloat16 : Half::kBfloat16, k,
                             is_transposed ? b.column_stride() : b.row_stride(), is_transposed};
       parallel_ranges(split_stack ? 1 : workers, n, kTile, [&](int64_t from, int64_t to) {
-        Buffer tile, result(static_cast<size_t>(m * kTile));
-        for (int64_t at = from; at < to; at += kTile) {
-          const int64_t size = std::min(kTile, to - at);
+        const int64_t width = reads_narrow(m) ? kWideTile : kTile;
+        Buffer tile, result(static_cast<size_t>(m * std::min(width, to - from)));
+        for (int64_t at = from; at < to; at += width) {
+          const int64_t size = std::min(width, to - at);
           multiply(left, m, operand, at, size, result.data(), tile);
           for (int64_t r = 0; r < m; ++r) {
             float* row = result.data() + r * size;

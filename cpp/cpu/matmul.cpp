@@ -54,9 +54,10 @@ void BlasMatmul::run(const std::vector<mx::array>& inputs, std::vector<mx::array
   mx::array& out = outputs[0];
   allocate(out);
   if (out.size() == 0) return;
-  const Stack a(inputs[0]), b(inputs[1]);
+  Stack a(inputs[0]), b(inputs[1]);
   const bool adds = inputs.size() == 3 && beta_ != 0;
-  const Stack c = adds ? Stack(inputs[2], out.shape()) : Stack(inputs[0]);
+  Stack c = adds ? Stack(inputs[2], out.shape()) : a;
+  merge_rows(a, b, c);
   const float beta = adds ? beta_ : 0.0f;
   const int64_t m = a.rows(), k = a.columns(), n = b.columns();
   const int64_t matrices = static_cast<int64_t>(out.size()) / (m * n);

@@ -35,4 +35,25 @@ struct Stack {
   int64_t column_stride() const { return strides[shape.size() - 1]; }
 };
 
+// The same product with fewer and taller matrices: where several in a row of a stack are multiplied
+// by one b, as heads of queries by the keys that they share, their rows become those of one matrix.
+inline void merge_rows(Stack& a, Stack& b, Stack& c) {
+  auto merges = [](const Stack& s) {
+    return s.rows() == 1 || s.strides[s.strides.size() - 3] == s.rows() * s.row_stride();
+  };
+  while (b.shape.size() > 2) {
+    const size_t at = b.shape.size() - 3;
+    const int64_t copies = b.shape[at];
+    if (copies != 1 && (b.strides[at] != 0 || !merges(a) || !merges(c))) return;
+    for (Stack* s : {&a, &c}) {
+      if (s->rows() == 1) s->strides[at + 1] = s->strides[at];
+      s->shape[at + 1] *= static_cast<int>(copies);
+    }
+    for (Stack* s : {&a, &b, &c}) {
+      s->shape.erase(s->shape.begin() + static_cast<int64_t>(at));
+      s->strides.erase(s->strides.begin() + static_cast<int64_t>(at));
+    }
+  }
+}
+
 }  // namespace ort_mlx::cpu
