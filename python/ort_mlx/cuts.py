@@ -47,7 +47,9 @@ def cut_largest(
 
 def _parts(graph: Graph, group: tuple[int, ...], cuts: int) -> list[tuple[int, ...]]:
     crossing = _crossing(graph, group)
-    count, reach = len(group), len(group) // (2 * (cuts + 1))
+    count = len(group)
+    cuts = min(cuts, count - 1)
+    reach = count // (2 * (cuts + 1))
     edges = {0, count}
     for part in range(1, cuts + 1):
         middle = part * count // (cuts + 1)

@@ -40,7 +40,7 @@ def opened(made: bytes, **options: object) -> ort.InferenceSession:
     return mlx_session(made, session_options, **options)
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 7, 1000])
+@pytest.mark.parametrize("count", [0, 1, 3, 7, 1000, 2**31 - 1])
 def test_by_option(count: int) -> None:
     made = layers()
     session = opened(made, layer_cuts=count)
