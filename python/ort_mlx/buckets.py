@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from .errors import OptionError
+
+LARGEST_INT: Final = (1 << 31) - 1  # what MLX's dimensions are held in
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def parse(text: str) -> Buckets:
     first, *others = rest.split("/")
     sizes = [first, *(o for o in others if o != "...")]
     is_multiple = others == ["..."]
-    whole = all(s.strip().isdecimal() and int(s) > 0 for s in sizes)
+    whole = all(s.strip().isdecimal() and 0 < int(s) <= LARGEST_INT for s in sizes)
     if not name.strip() or not whole or ("..." in others and not is_multiple):
         raise OptionError(
             "option 'shape_buckets' is a dimension's name and its sizes, as in "
@@ -51,3 +53,17 @@ def parse(text: str) -> Buckets:
     if is_multiple:
         return Buckets(name.strip(), multiple=int(first))
     return Buckets(name.strip(), tuple(sorted({int(s) for s in sizes})))
+
+
+def parse_all(texts: Iterable[str]) -> tuple[Buckets, ...]:
+    """The buckets of every dimension.
+
+    Raises:
+        OptionError: a text is none, or two are of the same dimension.
+    """
+    made = tuple(parse(text) for text in texts)
+    names = [b.name for b in made]
+    for name in names:
+        if names.count(name) > 1:
+            raise OptionError(f"option 'shape_buckets' has the dimension '{name}' twice")
+    return made

@@ -188,7 +188,7 @@ class EpSession:
         plan_settings = PlanSettings(
             routes=frozenset(Route[name.upper()] for name in self.options.routes),
             fuses=self._is_fused,
-            buckets=tuple(map(buckets.parse, self.options.shape_buckets)),
+            buckets=buckets.parse_all(self.options.shape_buckets),
             threads=self.options.threads,
             timings=timings,
         )

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, Final
 
 from . import buckets
+from .buckets import LARGEST_INT
 from .errors import OptionError
 
 DEVICES: Final = ("auto", "gpu", "cpu")
@@ -27,8 +28,10 @@ SELECTED_BY: Final = "selected_by"
 ENVIRONMENT: Final = {"ORT_MLX_ROUTES": "routes"}
 
 
-def _option(default: Any, meaning: str, choices: tuple[str, ...] = ()) -> Any:
-    return field(default=default, metadata={"meaning": meaning, "choices": choices})
+def _option(
+    default: Any, meaning: str, choices: tuple[str, ...] = (), most: int = LARGEST_INT
+) -> Any:
+    return field(default=default, metadata={"meaning": meaning, "choices": choices, "most": most})
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,9 @@ class Options:
         0, "threads of the CPU backend; 0 for the session's intra_op_num_threads, or all"
     )
     max_closures: int = _option(128, "closures kept for a session; the least recent go first")
-    max_closure_bytes: int = _option(1 << 28, "memory that its closures may hold on to, in bytes")
+    max_closure_bytes: int = _option(
+        1 << 28, "memory that its closures may hold on to, in bytes", most=(1 << 63) - 1
+    )
     shape_buckets: tuple[str, ...] = _option(
         (),
         "sizes that a dimension of the model is padded to, by its name, so that one closure serves "
@@ -86,10 +91,8 @@ def parse(given: Mapping[str, Any]) -> Options:
             raise OptionError(
                 f"unknown option '{name}'{_nearest(name, known)}; see docs/options.md"
             )
-        option = known[name]
-        values[name] = _convert(name, value, option.default, option.metadata["choices"])
-    for text in values.get("shape_buckets", ()):
-        buckets.parse(text)
+        values[name] = _convert(name, value, known[name])
+    buckets.parse_all(values.get("shape_buckets", ()))
     return Options(**values)
 
 
@@ -113,15 +116,15 @@ def _as_string(value: Any) -> str:
     return str(value)
 
 
-def _convert(name: str, value: Any, default: Any, choices: tuple[str, ...]) -> Any:
+def _convert(name: str, value: Any, option: Field[Any]) -> Any:
+    default, choices = option.default, option.metadata["choices"]
     if isinstance(default, bool):
         return _boolean(name, value)
     if isinstance(default, tuple):
-        value = buckets.written(value) if isinstance(value, Mapping) else value
-        items = value.split(",") if isinstance(value, str) else list(value)
+        items = _items(name, value)
         return tuple(_choice(name, str(i).strip(), choices) for i in items if str(i).strip())
     if isinstance(default, int):
-        return _count(name, value, at_least=min(default, 1))
+        return _count(name, value, min(default, 1), option.metadata["most"])
     return _choice(name, str(value), choices)
 
 
@@ -133,15 +136,24 @@ def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
     return text
 
 
-def _count(name: str, value: Any, *, at_least: int) -> int:
+def _items(name: str, value: Any) -> Iterable[Any]:
+    if name == "shape_buckets" and isinstance(value, Mapping):
+        value = buckets.written(value)
+    if isinstance(value, str):
+        return value.split(",")
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        raise OptionError(f"option '{name}' is a list, not '{value}'")
+    return value
+
+
+def _count(name: str, value: Any, least: int, most: int) -> int:
     try:
         number = int(str(value))
     except ValueError:
-        number = -1
-    if number < at_least:
-        raise OptionError(
-            f"option '{name}' is a whole number of at least {at_least}, not '{value}'"
-        )
+        number = least - 1
+    if not least <= number <= most:
+        limit = f"at most {most}" if number > most else f"at least {least}"
+        raise OptionError(f"option '{name}' is a whole number of {limit}, not '{value}'")
     return number
 
 

@@ -251,7 +251,10 @@ def test_the_option_in_both_forms(given_: Any, text: str, wanted: Buckets) -> No
     assert settings.as_strings({"shape_buckets": given_})["shape_buckets"] == text
 
 
-@pytest.mark.parametrize("text", ["batch", "=4", "n=", "n=0", "n=x", "n=4/...8", "n=.../4", "n=-1"])
+@pytest.mark.parametrize(
+    "text",
+    ["batch", "=4", "n=", "n=0", "n=x", "n=4/...8", "n=.../4", "n=-1", "n=2/2147483648"],
+)
 def test_what_the_option_does_not_take(text: str) -> None:
     with pytest.raises(OptionError, match="shape_buckets"):
         settings.parse({"shape_buckets": text})

@@ -32,6 +32,15 @@ def test_defaults() -> None:
         ({"strict": "maybe"}, r"'strict' is true or false, not 'maybe'"),
         ({"strict": 2}, r"'strict' is true or false, not '2'"),
         ({"keep_islands": ""}, r"'keep_islands' is true or false, not ''"),
+        ({"layer_cuts": -2}, r"'layer_cuts' is a whole number of at least -1, not '-2'"),
+        ({"layer_cuts": "many"}, r"'layer_cuts' is a whole number of at least -1, not 'many'"),
+        ({"threads": 1 << 31}, r"'threads' is a whole number of at most 2147483647, not"),
+        ({"max_closures": 1 << 64}, r"'max_closures' is a whole number of at most 2147483647"),
+        ({"max_closure_bytes": 1 << 63}, r"'max_closure_bytes' is a whole number of at most 9"),
+        ({"routes": 4}, r"'routes' is a list, not '4'"),
+        ({"shape_buckets": None}, r"'shape_buckets' is a list, not 'None'"),
+        ({"exclude_ops": {"Add": 1}}, r"'exclude_ops' is a list, not"),
+        ({"shape_buckets": "n=4,m=2,n=8"}, r"'shape_buckets' has the dimension 'n' twice"),
     ],
 )
 def test_what_does_not_fit_is_named(given: dict[str, Any], message: str) -> None:
