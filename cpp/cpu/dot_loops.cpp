@@ -18,27 +18,54 @@ float widened(uint16_t x) {
   return lane((wide & 0x7c00) == 0x7c00 ? bits | 0x7f800000u : bits);
 }
 
+constexpr int kLanes = 16;
+
+template <int width, class F>
+int64_t add_terms(float* lanes, int64_t first, int64_t n, F term) {
+  if (n - first < width) return first;
+#pragma omp simd
+  for (int k = 0; k < width; ++k) lanes[k] += term(first + k);
+  return first + width;
+}
+
+template <int width>
+void fold(float* lanes) {
+#pragma omp simd
+  for (int k = 0; k < width; ++k) lanes[k] += lanes[k + width];
+}
+
+// A reduction clause would add the lanes, and all that fills no vector, one by one.
 template <class F>
 float total(int64_t n, F term) {
-  float sum = 0.0f;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += term(i);
-  return sum;
+  float lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) add_terms<kLanes>(lanes, i, n, term);
+  i = add_terms<8>(lanes, i, n, term);
+  i = add_terms<4>(lanes, i, n, term);
+  for (; i < n; ++i) lanes[0] += term(i);
+  fold<8>(lanes);
+  fold<4>(lanes);
+  return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
 }
 
 // Several sums hide the latency of one and keep its error small.
 template <class F>
 float long_total(int64_t n, F term) {
-  const int64_t part = n / 4;
-  float a = 0.0f, b = 0.0f, c = 0.0f, d = 0.0f;
-#pragma omp simd reduction(+ : a, b, c, d)
-  for (int64_t i = 0; i < part; ++i) {
-    a += term(i);
-    b += term(i + part);
-    c += term(i + 2 * part);
-    d += term(i + 3 * part);
+  const int64_t part = n / (4 * kLanes) * kLanes;
+  float lanes[4][kLanes] = {};
+  for (int64_t i = 0; i < part; i += kLanes) {
+    for (int s = 0; s < 4; ++s) {
+      add_terms<kLanes>(lanes[s], i, part, [=](int64_t k) { return term(k + s * part); });
+    }
   }
-  return (a + b) + (c + d) + total(n - 4 * part, [&](int64_t i) { return term(i + 4 * part); });
+  float sums[4];
+  for (int s = 0; s < 4; ++s) {
+    fold<8>(lanes[s]);
+    fold<4>(lanes[s]);
+    sums[s] = (lanes[s][0] + lanes[s][1]) + (lanes[s][2] + lanes[s][3]);
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]) +
+         total(n - 4 * part, [=](int64_t i) { return term(i + 4 * part); });
 }
 
 float dot(const float* a, const float* b, int64_t n) {

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kFewRows = 8;             // of x: more are worth packing the weights for BLAS
 constexpr int64_t kTile = 64;               // rows of weights that are unpacked at a time
+constexpr int64_t kSpread = 4;              // of them whose factors are spread at a time
 constexpr int64_t kWorthSharing = 1 << 17;  // multiplications, for a second thread
 
 // The rows of x in planes, as dots.h meets the weights.
@@ -47,28 +48,32 @@ void QuantizedProduct::run(const std::vector<mx::array>& inputs, std::vector<mx:
   const int workers = m * n * k < kWorthSharing ? 1 : threads();
 
   parallel_ranges(workers, n, uses_blas ? kTile : 16, [&](int64_t first, int64_t last) {
-    std::vector<float> of_groups(static_cast<size_t>(groups));
-    std::vector<float> of_words(static_cast<size_t>(2 * words));
+    std::vector<float> of_groups(static_cast<size_t>(kSpread * groups));
+    std::vector<float> of_words(static_cast<size_t>(2 * kSpread * words));
+    float *scale = of_words.data(), *bias = scale + kSpread * words;
     std::vector<float> tile(static_cast<size_t>(m == 1 ? 0 : kTile * k));
     std::vector<float> result(static_cast<size_t>(m * kTile));
-    auto spread = [&](const mx::array& factors, int64_t r, float* to) {
-      read_floats(of_groups.data(), factors, r * groups, groups);
-      dots().repeat(to, of_groups.data(), groups, group_size_ / per_word);
-      return to;
-    };
-    auto row = [&](int64_t r) {
-      return Packed{w.data<uint32_t>() + r * words, spread(scales, r, of_words.data()),
-                    spread(biases, r, of_words.data() + words), words, bits_};
+    auto spread = [&](const mx::array& factors, int64_t r, int64_t rows, float* to) {
+      read_floats(of_groups.data(), factors, r * groups, rows * groups);
+      dots().repeat(to, of_groups.data(), rows * groups, group_size_ / per_word);
     };
     for (int64_t at = first; at < last; at += kTile) {
       const int64_t size = std::min(kTile, last - at);
       for (int64_t r = 0; r < size; ++r) {
+        // Several rows' at once: a processor waits when it loads what it has only just stored.
+        const int64_t place = r % kSpread;
+        if (place == 0) {
+          spread(scales, at + r, std::min(kSpread, size - r), scale);
+          spread(biases, at + r, std::min(kSpread, size - r), bias);
+        }
+        const Packed row{w.data<uint32_t>() + (at + r) * words, scale + place * words,
+                         bias + place * words, words, bits_};
         if (m == 1) {
-          result[static_cast<size_t>(r)] = dots().dot_packed(row(at + r), planes.data());
+          result[static_cast<size_t>(r)] = dots().dot_packed(row, planes.data());
           continue;
         }
         float* unpacked = tile.data() + (uses_blas ? r * k : 0);
-        dots().unpack(unpacked, row(at + r));
+        dots().unpack(unpacked, row);
         for (int64_t i = 0; !uses_blas && i < m; ++i) {
           result[static_cast<size_t>(i * size + r)] =
               dots().dot(planes.data() + i * k, unpacked, k);
