@@ -19,7 +19,7 @@ NATIVE := CMakeLists.txt $(wildcard cpp/*.cpp cpp/*.h cpp/cpu/*.cpp cpp/cpu/*.h)
 PYTEST := $(PY) -m pytest -n $(JOBS)
 PROFILE ?= thorough
 
-.PHONY: help install demo test test-all lint format generate docs bench clean
+.PHONY: help install exports demo test test-all lint format generate docs bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo "make test      build and test in a few minutes; make test-all adds every model and ORT version"
 	@echo "make lint      what CI checks first; make format rewrites the code the way lint wants it"
 	@echo "make docs      write the generated pages; make generate only those that need no models"
+	@echo "make exports   export torch models, which docs and test-all take where built (installs torch)"
 	@echo "make bench     medians and ratios against ORT CPU; BENCH='--case NAME' for one"
 	@echo "make install   only set up $(VENV);  make clean removes it and all that was built"
 
@@ -84,7 +85,14 @@ $(DONE)/models-all: scripts/fetch_models.py scripts/zoo.py $(DONE)/test
 	@$(PY) scripts/fetch_models.py --all
 	@touch $@
 
+$(DONE)/exports: scripts/export_models.py scripts/exports.py scripts/torch_models.py $(DONE)/models-all
+	@echo "==> exporting torch models, and making variants (installs torch)"
+	@$(PIP) install --group genai
+	@$(PY) scripts/export_models.py
+	@touch $@
+
 install: $(DONE)/install
+exports: $(DONE)/exports
 
 # --- using it -------------------------------------------------------------------------------------
 

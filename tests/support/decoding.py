@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import onnx
 import onnxruntime as ort
 from numpy.typing import NDArray
 
 import ort_mlx
+from zoo import without_rounded_activations
 
 Array = NDArray[Any]
 PROMPT: Final = (1, 40, 100, 200, 300, 41, 7, 9)
@@ -38,13 +38,8 @@ def open_decoder(folder: Path, *, on_mlx: bool) -> Any:
 
 def write_without_rounded_activations(folder: Path, target: Path) -> None:
     """Copy a 4-bit model so that ORT CPU computes it in float32, not with 8-bit activations."""
-    model = onnx.load(folder / "model.onnx")
-    for node in model.graph.node:
-        for attribute in node.attribute:
-            if attribute.name == "accuracy_level":
-                attribute.i = 0
     target.mkdir()
-    onnx.save(model, target / "model.onnx")
+    (target / "model.onnx").write_bytes(without_rounded_activations(folder / "model.onnx"))
 
 
 class Decoding:
