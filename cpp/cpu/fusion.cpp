@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <stdexcept>
 #include <string_view>
 #include <unordered_map>
 
@@ -267,6 +268,20 @@ class Fusion {
     made_.nodes.push_back(std::move(node));
   }
 
+  // An input with the extent of the group at every step: one that a member reads element by
+  // element, since one from outside of the closure does not say how it grows. The first member that
+  // made a group one of rows goes back to such an input.
+  int whole_input(const Group& group) const {
+    for (size_t i : group.members) {
+      if (parts_[i]->kind == Part::Kind::kSpread || parts_[i]->extent != group.extent) continue;
+      for (uint32_t id : tape_.nodes[i].inputs) {
+        const auto found = std::find(group.inputs.begin(), group.inputs.end(), id);
+        if (found != group.inputs.end()) return static_cast<int>(found - group.inputs.begin());
+      }
+    }
+    throw std::logic_error("a group of rows has no input of its extent");
+  }
+
   void close(uint32_t index) {
     Group& group = groups_[index];
     if (!group.is_open) return;
@@ -311,10 +326,7 @@ class Fusion {
       }
       group_of_[id] = kNone;
     }
-    for (size_t k = 0; k < group.inputs.size() && e.whole < 0; ++k) {
-      if (extents_[group.inputs[k]] == group.extent)
-        e.whole = static_cast<int>(e.results.size() + k);
-    }
+    if (e.whole < 0) e.whole = static_cast<int>(e.results.size()) + whole_input(group);
     e.has_rows = group.has_rows;
     if (grows) {
       for (size_t k = 0; k < node.shapes.size(); ++k) {

@@ -340,6 +340,19 @@ def test_batches_of_sizes_in_arithmetic_progression() -> None:
     assert_served(session, 49)
 
 
+@pytest.mark.parametrize("op", ["Tanh", "Softmax"])
+def test_rows_that_are_folded_as_they_are_made(op: str) -> None:
+    """One kernel: nothing of the growing shape leaves it, and only its input tells the size."""
+    made = model(
+        [node(op, ["x"], ["t"]), node("ReduceSum", ["t", "last"], ["y"])],
+        [tensor("x", FLOAT, ["n", 32])],
+        [tensor("y")],
+        {"last": np.array([-1])},
+    )
+    session = follow(made, ({"x": ramp(n, 32)} for n in range(2, 40, 2)))
+    assert_served(session, 19)
+
+
 def test_two_inputs_that_grow_at_different_rates() -> None:
     made = model(
         [node("Concat", ["x", "z"], ["c"], axis=0), node("Neg", ["c"], ["y"])],
