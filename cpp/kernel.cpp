@@ -56,9 +56,10 @@ void Kernel::compute(OrtKernelContext* context) {
   refuse_after_fork();
   Stoppable::refuse_inside(*cancel_flag_);
   GilYield yield;
+  Stoppable stoppable(*cancel_flag_);  // a Run that waits for its turn is in progress too
   std::lock_guard lock(lease_->mutex());
+  check_stopped();
   StreamScope scope(*lease_);
-  Stoppable stoppable(*cancel_flag_);
   bind_constants(context);
   read_inputs(context);
   if (!run_closure(context)) run_steps(context);

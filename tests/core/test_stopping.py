@@ -71,6 +71,29 @@ def test_cancel_stops_a_closure(kind: str) -> None:
     assert added["traces"] == 0
 
 
+def test_cancel_stops_runs_that_wait_for_their_turn() -> None:
+    """Of one session, one Run at a time is in the kernels."""
+    made, rows = CHAINS["kernels"]
+    session = compiled(made, threads=1)
+    run(session, feed(rows))
+    said: list[str] = []
+
+    def start() -> None:
+        try:
+            run(session, feed(rows))
+        except Exception as error:
+            said.append(str(error))
+
+    threads = [threading.Thread(target=start) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    ort_mlx.cancel(session)
+    for thread in threads:
+        thread.join()
+    assert ["this Run was stopped by ort_mlx.cancel" in text for text in said] == [True] * 3
+
+
 @pytest.mark.parametrize("kind", CHAINS)
 def test_ctrl_c_stops_a_closure(child: Child, kind: str) -> None:
     """In a process of its own: the signal arrives while the main thread is in Run."""
