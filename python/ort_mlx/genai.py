@@ -90,7 +90,10 @@ def _read(path: Path) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError) as error:
         raise OrtMlxError(f"{path} cannot be read: {error}") from error
-    if not isinstance(read, dict) or not isinstance(read.get("model", {}), dict):
+    section: Any = read
+    for name in ("model", "decoder", "session_options"):
+        section = section.get(name, {}) if isinstance(section, dict) else None
+    if not isinstance(read, dict) or not isinstance(section, dict):
         raise OrtMlxError(f"{path} is not a configuration of onnxruntime-genai")
     return read
 

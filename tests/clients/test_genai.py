@@ -156,8 +156,10 @@ def test_a_folder_without_a_configuration(tmp_path: Path) -> None:
     (tmp_path / "genai_config.json").write_text("{")
     with pytest.raises(ort_mlx.OrtMlxError, match="cannot be read"):
         ort_mlx.genai_config(tmp_path)
-    (tmp_path / "genai_config.json").write_text(json.dumps([]))
-    with pytest.raises(ort_mlx.OrtMlxError, match="is not a configuration"):
-        ort_mlx.genai_config(tmp_path)
+    decoders: list[Any] = [None, 1, {"session_options": None}, {"session_options": []}]
+    for made in ([], {"model": None}, *({"model": {"decoder": d}} for d in decoders)):
+        (tmp_path / "genai_config.json").write_text(json.dumps(made))
+        with pytest.raises(ort_mlx.OrtMlxError, match="is not a configuration"):
+            ort_mlx.genai_config(tmp_path)
     with pytest.raises(ort_mlx.OptionError, match="unknown option 'devise'"):
         ort_mlx.genai_config(tmp_path, devise="cpu")
