@@ -100,6 +100,8 @@ def test_ctrl_c_stops_a_closure(child: Child, kind: str) -> None:
     child(
         f"""
         import os, signal, threading, time
+        # A job in the background of a shell is started with it ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         from core.routes import compiled, counts
         from core.test_stopping import CHAINS, SOON, feed
         made, rows = CHAINS["{kind}"]

@@ -514,6 +514,8 @@ def test_ctrl_c_stops_a_million_iterations(child: Child, made: str, after: float
     child(
         f"""
         import os, signal, threading, time
+        # A job in the background of a shell is started with it ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         from core.routes import compiled, counts
         from core.test_stretches import LONG, {made}
         session = compiled({made}())

@@ -49,10 +49,13 @@ def test_memory_stays_flat_over_200_sessions() -> None:
             assert len(ort_mlx.report(session).plans) == 1
 
     use(40)
-    before = resident_mib()
-    use(200)
-    # A leak of one session's weights would be 100 MiB, and of its plans alone over 10 MiB.
-    assert resident_mib() - before < 8
+    grown = []
+    for _ in range(3):  # what else this process does with its memory comes and goes
+        before = resident_mib()
+        use(200)
+        grown.append(resident_mib() - before)
+    # A leak of one session's weights would be 100 MiB each time, of its plans alone over 10 MiB.
+    assert min(grown) < 8
 
 
 @pytest.mark.timeout(180)
