@@ -106,7 +106,7 @@ test: $(DONE)/install $(DONE)/test $(DONE)/clients $(DONE)/models
 test-all: $(DONE)/install $(DONE)/test $(DONE)/clients $(DONE)/clients-torch $(DONE)/genai \
           $(DONE)/models-all
 	@echo "==> testing everything"
-	@$(PYTEST) --hypothesis-profile=$(PROFILE) --dist=worksteal
+	@$(PYTEST) --hypothesis-profile=$(PROFILE) --dist=worksteal -o faulthandler_timeout=1830
 	@$(PY) scripts/ort_matrix.py
 
 LINTS := lint-ruff lint-format lint-clang-format lint-mypy lint-typos lint-files lint-generated lint-ops

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,6 +17,7 @@ from conformance.outcomes import CRASHED, HUNG, Outcome
 from conformance.trials import Trial
 
 WORKER = Path(__file__).with_name("worker.py")
+_START_SECONDS = 120  # it imports ONNX Runtime, MLX and onnx, on a machine that may be busy
 
 
 def run_trials(
@@ -42,14 +44,23 @@ def run_trials(
             worker.stop()
 
     with ThreadPoolExecutor(jobs) as threads:
-        for running in [threads.submit(work) for _ in range(jobs)]:
-            running.result()
+        try:
+            for running in [threads.submit(work) for _ in range(jobs)]:
+                running.result()
+        except BaseException:  # a time limit too: leaving waits for the threads
+            _drain(todo, lock)
+            raise
     return outcomes
 
 
 def _next(todo: Iterator[Trial], lock: threading.Lock) -> Trial | None:
     with lock:
         return next(todo, None)
+
+
+def _drain(todo: Iterator[Trial], lock: threading.Lock) -> None:
+    with lock:
+        deque(todo, maxlen=0)
 
 
 class _Worker:
@@ -89,6 +100,9 @@ class _Worker:
             )
         self._connection = Connection(ours.detach())
         try:
+            if not self._connection.poll(_START_SECONDS):
+                self.stop(kill=True)
+                raise RuntimeError(f"a worker did not start within {_START_SECONDS} s")
             self._connection.recv()
         except EOFError:
             raise RuntimeError("a worker did not start: see its error above") from None

@@ -1,9 +1,13 @@
-"""Memory over many input lengths and batch sizes: flat, and closures within their bound."""
+"""Memory over many input lengths and batch sizes: flat, and closures within their bound.
+
+Each is measured in a process of its own: what other tests left in this one changes how much of it
+stays resident.
+"""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import mlx.core as mx
@@ -13,6 +17,7 @@ import pytest
 
 import ort_mlx
 from core.graphs import FLOAT, mlx_session, model, node, tensor
+from native.conftest import Child
 
 LENGTHS = 1000
 MIB = 2**20
@@ -42,8 +47,16 @@ def use(session: Any, lengths: Iterable[int]) -> tuple[float, float]:
     return psutil.Process().memory_info().rss / MIB, held / MIB
 
 
+def in_a_process(child: Child, check: Callable[..., None], *args: int) -> None:
+    child(f"from native import test_memory\ntest_memory.{check.__name__}{args}")
+
+
 @pytest.mark.parametrize("bound", [16, 128])
-def test_a_thousand_lengths_and_the_same_again(bound: int) -> None:
+def test_a_thousand_lengths_and_the_same_again(bound: int, child: Child) -> None:
+    in_a_process(child, a_thousand_lengths_and_the_same_again, bound)
+
+
+def a_thousand_lengths_and_the_same_again(bound: int) -> None:
     session = mlx_session(attention(), max_closures=bound)
     order = [int(n) for n in np.random.default_rng(0).permutation(np.arange(1, LENGTHS + 1))]
     use(session, [LENGTHS])  # the largest decides what MLX keeps
@@ -57,7 +70,11 @@ def test_a_thousand_lengths_and_the_same_again(bound: int) -> None:
     assert later[1] - early[1] < 16, (early, later)
 
 
-def test_lengths_that_grow_need_no_more_closures() -> None:
+def test_lengths_that_grow_need_no_more_closures(child: Child) -> None:
+    in_a_process(child, lengths_that_grow_need_no_more_closures)
+
+
+def lengths_that_grow_need_no_more_closures() -> None:
     session = mlx_session(attention())
     early = use(session, [*range(1, 220), LENGTHS])
     later = use(session, [*range(220, LENGTHS), *range(1, LENGTHS)])
@@ -67,7 +84,11 @@ def test_lengths_that_grow_need_no_more_closures() -> None:
     assert (later[0] - later[1]) - (early[0] - early[1]) < 16, (early, later)
 
 
-def test_keys_that_steer_are_dropped_with_their_closures() -> None:
+def test_keys_that_steer_are_dropped_with_their_closures(child: Child) -> None:
+    in_a_process(child, keys_that_steer_are_dropped_with_their_closures)
+
+
+def keys_that_steer_are_dropped_with_their_closures() -> None:
     """What a plan remembers of keys, refusals and reasons is bounded as well."""
     made = model(
         [node("Reshape", ["x", "s"], ["r"]), node("Neg", ["r"], ["y"])],
