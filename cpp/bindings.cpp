@@ -110,6 +110,11 @@ NB_MODULE(_native, m) {
       },
       "shape"_a, "like"_a, "The same with another shape.");
 
+  m.def(
+      "settle", [] { settle(mlx::core::default_stream(mlx::core::default_device())); },
+      nb::call_guard<nb::gil_scoped_release>(),
+      "Wait for the default stream after an evaluation that failed, and forget the failure.");
+
   nb::class_<ClosureCache>(m, "ClosureCache", "The closures of one session, least recent out.")
       .def(nb::init<size_t, size_t>(), "max_closures"_a, "max_bytes"_a)
       .def(

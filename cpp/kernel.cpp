@@ -245,6 +245,7 @@ bool Kernel::is_free(const void* target, size_t size, int32_t shared_input) cons
 }
 
 void Kernel::note_failure(const std::string& what) {
+  lease_->settle();
   closures_->erase(key_);
   closures_->count_failure();
   runs_to_skip_ = 1UL << std::min(failures_in_a_row_++, kMaxBackoffShift);

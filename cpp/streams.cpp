@@ -1,9 +1,14 @@
 #include "streams.h"
 
 #include <mlx/device.h>
+#include <mlx/scheduler.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <exception>
+#include <thread>
 #include <vector>
 
 #include "ort.h"
@@ -36,6 +41,21 @@ mx::Stream acquire(mx::Device device) {
     return stream;
   }
   return mx::new_thread_unsafe_stream(device);
+}
+
+// MLX counts a task before it queues it with the note of its end. On the main thread queueing
+// throws when an earlier task failed, and the count stays too high for good: after a few failures
+// every evaluation of more than a few operations would wait for an end that never comes. Tasks of
+// other threads come and go meanwhile, so what is left over is the least seen in a while.
+void forget_lost_tasks(mx::Stream stream) {
+  constexpr auto kWhile = std::chrono::milliseconds(20);
+  int lost = mx::scheduler::n_active_tasks();
+  for (const auto end = std::chrono::steady_clock::now() + kWhile;
+       lost > 0 && std::chrono::steady_clock::now() < end;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lost = std::min(lost, mx::scheduler::n_active_tasks());
+  }
+  for (; lost > 0; --lost) mx::scheduler::notify_task_completion(stream);
 }
 
 void watch_for_fork() {
@@ -73,13 +93,36 @@ StreamLease::~StreamLease() {
   if (host_stream_ != stream_) pool().idle.push_back(host_stream_);
 }
 
+void settle(mx::Stream stream) noexcept {
+  // Throws the error of each task that failed once, on the main thread before it has waited. A GPU
+  // that is lost throws for ever.
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    try {
+      mx::synchronize(stream);
+      break;
+    } catch (const std::exception&) {
+    }
+  }
+  forget_lost_tasks(stream);
+}
+
+void StreamLease::settle() const noexcept {
+  ort_mlx::settle(stream_);
+  if (host_stream_ != stream_) ort_mlx::settle(host_stream_);
+}
+
 StreamScope::StreamScope(const StreamLease& lease)
-    : device_(mx::default_device()), stream_(mx::default_stream(lease.stream().device)) {
+    : lease_(lease),
+      exceptions_before_(std::uncaught_exceptions()),
+      device_(mx::default_device()),
+      stream_(mx::default_stream(lease.stream().device)) {
   mx::set_default_device(lease.stream().device);
   mx::set_default_stream(lease.stream());
 }
 
 StreamScope::~StreamScope() {
+  if (std::uncaught_exceptions() > exceptions_before_) lease_.settle();
   mx::set_default_stream(stream_);
   mx::set_default_device(device_);
 }

@@ -30,6 +30,8 @@ class StreamLease {
   // Guards both streams: MLX lets any thread drive them, but one at a time. Wait for it only
   // without the GIL, since its holder may be about to enter Python.
   std::mutex& mutex() { return mutex_; }
+  // For both streams, after an evaluation that failed.
+  void settle() const noexcept;
 
  private:
   mx::Stream stream_;
@@ -37,8 +39,12 @@ class StreamLease {
   std::mutex mutex_;
 };
 
+// After an evaluation that failed: waits for what the stream still works on, which may read memory
+// of the caller, and leaves nothing of the failure behind in MLX for a later evaluation to meet.
+void settle(mx::Stream stream) noexcept;
+
 // Makes a lease's stream the default of this thread, as the MLX functions called from Python and
-// C++ expect, and puts the previous default back.
+// C++ expect, and puts the previous default back. Left by an exception it settles the lease.
 class StreamScope {
  public:
   explicit StreamScope(const StreamLease& lease);
@@ -47,6 +53,8 @@ class StreamScope {
   ~StreamScope();
 
  private:
+  const StreamLease& lease_;
+  int exceptions_before_;
   mx::Device device_;
   mx::Stream stream_;
 };

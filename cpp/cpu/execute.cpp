@@ -4,10 +4,13 @@
 #include <mlx/scheduler.h>
 #include <mlx/transforms.h>
 
+#include <memory>
+#include <semaphore>
 #include <utility>
 
 #include "../borrowed.h"
 #include "../stopping.h"
+#include "../streams.h"
 #include "fusion.h"
 #include "lowering.h"
 
@@ -15,7 +18,28 @@ namespace ort_mlx::cpu {
 
 namespace {
 
-constexpr int kMaxTasks = 4;  // of MLX's scheduler, each of several primitives
+// How far scheduling runs ahead of the stream: a few batches, so that a Run soon stops when asked.
+constexpr int kBatch = 10;
+constexpr int kBatchesAhead = 4;
+
+// Counted here and not by MLX's scheduler, whose count is of every thread, and too high after tasks
+// of anybody's have failed (see streams.cpp).
+class Lead {
+ public:
+  explicit Lead(mx::Stream stream) : stream_(stream) {}
+
+  void scheduled_one() {
+    if (++count_ % kBatch != 0) return;
+    free_->acquire();
+    mx::scheduler::enqueue(stream_, [free = free_] { free->release(); });
+  }
+
+ private:
+  const mx::Stream stream_;
+  int count_ = 0;
+  std::shared_ptr<std::counting_semaphore<>> free_ =
+      std::make_shared<std::counting_semaphore<>>(kBatchesAhead);
+};
 
 // Schedules a primitive of MLX on its stream, as MLX's own evaluation does.
 void schedule(mx::Primitive& primitive, const std::vector<mx::array>& inputs,
@@ -62,19 +86,20 @@ std::shared_ptr<const Program> Program::prepare(const Tape& tape,
 // The state of one run.
 class Program::Run {
  public:
-  explicit Run(const Program& program) : program_(program) {}
+  explicit Run(const Program& program) : program_(program), lead_(program.stream_) {}
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
-  ~Run() { wait(); }  // after an exception too: the stream may be reading the caller's inputs
+  ~Run() {
+    if (is_pending_) settle(program_.stream_);  // it may be reading the caller's inputs
+  }
 
   void call(const std::shared_ptr<mx::Primitive>& primitive, CpuKernel* kernel,
             const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) {
     if (kernel == nullptr) {
+      is_pending_ = true;
       schedule(*primitive, inputs, outputs);
       for (auto& made : outputs) made.detach();
-      is_pending_ = true;
-      // As MLX's own evaluation does: few enough in flight to stop soon.
-      if (mx::scheduler::n_active_tasks() > kMaxTasks) mx::scheduler::wait_for_one();
+      lead_.scheduled_one();
     } else {
       if (is_pending_ && kernel->reads(inputs)) wait();
       kernel->run(inputs, outputs);
@@ -108,6 +133,7 @@ class Program::Run {
   }
 
   const Program& program_;
+  Lead lead_;
   bool is_pending_ = false;  // whether the stream may still be working
 };
 

@@ -79,6 +79,11 @@ def placeholder(like: mlx.core.array) -> mlx.core.array:
 def placeholder(shape: Sequence[int], like: mlx.core.array) -> mlx.core.array:
     """The same with another shape."""
 
+def settle() -> None:
+    """
+    Wait for the default stream after an evaluation that failed, and forget the failure.
+    """
+
 class ClosureCache:
     """The closures of one session, least recent out."""
 

@@ -318,6 +318,7 @@ class Plan:
             except Cancelled:
                 raise
             except Exception as error:
+                _native.settle()
                 self._doubt = error
             else:
                 self._backoff.succeeded()

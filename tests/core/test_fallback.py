@@ -19,9 +19,12 @@ import pytest
 import ort_mlx
 from core.graphs import BOOL, FLOAT, INT64, body, model, node, tensor
 from core.routes import compiled, counted, counts, eager, no_python, run
+from native.conftest import Child, child
 from ort_mlx import registry
 from ort_mlx.attempts import Backoff
 from ort_mlx.tracing import is_tracing
+
+__all__ = ["child"]
 
 X = np.array([[1, -2, 3]], np.float32)
 
@@ -241,6 +244,47 @@ def test_a_users_mistake_is_no_failure(build: Callable[[], bytes]) -> None:
     after = counts(session)
     assert after["failures"] == 0
     assert ort_mlx.report(session).failures == []
+
+
+def test_failures_in_eval_leave_nothing_behind(child: Child) -> None:
+    """MLX keeps an error for whoever uses the stream next, and forgets to count tasks down."""
+    done = child(
+        """
+        import threading
+        import pytest
+        from core.routes import compiled, eager, run
+        from core.test_fallback import X, Fault, failing_in_eval, in_a_loop, in_stretches, whole
+
+        fault = Fault(failing_in_eval)
+        fault.put_into(pytest.MonkeyPatch(), "Abs")
+        names = ["x", *(f"v{i}" for i in range(300))]
+        long = model(
+            [node("CumSum", [a, "axis"], [b]) for a, b in zip(names, names[1:])],
+            [tensor("x", FLOAT, ["a", "b"])], [tensor(names[-1])], {"axis": np.array(0)},
+        )
+        def fail():
+            for made in (whole(), in_stretches(), in_a_loop()):
+                for _ in range(8):
+                    session = compiled(made)
+                    for _ in range(8):
+                        run(session, {"x": X})
+        def work():
+            for make in (eager, compiled):
+                np.testing.assert_array_equal(run(make(long), {"x": X})[0], X)
+        for _ in range(2):
+            fail()
+            work()
+            thread = threading.Thread(target=fail)
+            thread.start()
+            work()
+            thread.join()
+            work()
+        print("fine", fault.met)
+        """
+    )
+    text, met = done.stdout.split()
+    assert text == "fine"
+    assert int(met) > 100
 
 
 def test_the_distance_between_tries() -> None:
