@@ -17,6 +17,7 @@
 #include "closure_cache.h"
 #include "cpu/blas.h"
 #include "cpu/repeat.h"
+#include "cpu/vector.h"
 #include "custom_op.h"
 #include "ep.h"
 #include "progression.h"
@@ -188,6 +189,10 @@ NB_MODULE(_native, m) {
   m.def("load_blas", &cpu::load_blas, "path"_a,
         "Use this OpenBLAS for products on the CPU; false when it has not what is needed.");
   m.def("blas_description", &cpu::blas_description, "The OpenBLAS in use, or an empty string.");
+  m.def("instruction_sets", &cpu::instruction_sets,
+        "Of the loops on the CPU, those that this processor has; the last is used.");
+  m.def("use_instruction_set", &cpu::use_instruction_set, "name"_a,
+        "Use another one, in the whole process; for tests.");
   m.def("gpu_is_available", &gpu_is_available, "Whether MLX has a GPU backend with a device.");
   m.def(
       "pass_array", [](const mlx::core::array& a) { return a; }, "a"_a,

@@ -8,13 +8,15 @@ namespace ort_mlx::cpu {
 
 enum class Half : uint8_t { kFloat16, kBfloat16 };
 
-// Part of a row of MLX's affine quantisation with 2, 4 or 8 bits: `words` words of 32 bits, each of
-// 32 / bits weights, the lowest bits first. Weight = scale * bits + bias, one of each for a word.
+// A row of MLX's affine quantisation with 2, 4 or 8 bits: `count` words of 32 bits, each of
+// 32 / bits weights, the lowest bits first. Weight = scale * bits + bias, one of each for a group
+// of 2^group_shift words.
 struct Packed {
   const uint32_t* words;
   const float* scales;
   const float* biases;
-  int64_t count;  // of words
+  int64_t count;
+  int group_shift;
   int bits;
 };
 
@@ -22,10 +24,9 @@ struct Packed {
 // every word, and so on. That needs no shuffling.
 struct Dots {
   float (*dot)(const float* a, const float* b, int64_t n);
-  float (*dot_packed)(const Packed& row, const float* planes);
+  // `sums` are those of each group's elements of `planes`. All of it has to be finite.
+  float (*dot_packed)(const Packed& row, const float* planes, const float* sums);
   void (*unpack)(float* planes, const Packed& row);
-  // Each of `n` elements `times` times in a row.
-  void (*repeat)(float* to, const float* from, int64_t n, int64_t times);
   void (*widen)(float* to, const uint16_t* from, Half type, int64_t n);
   float (*dot_halves)(const float* a, const uint16_t* b, Half type, int64_t n);
   // to[i] += weight * from[i]

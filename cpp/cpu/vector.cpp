@@ -1,5 +1,8 @@
 #include "vector.h"
 
+#include <atomic>
+#include <stdexcept>
+
 #include "dots.h"
 
 namespace ort_mlx::cpu {
@@ -20,31 +23,52 @@ ORT_MLX_DECLARE_LOOPS(avx512)
 namespace {
 
 struct Loops {
+  const char* name;
   const Vectors& vectors;
   const Dots& dots;
 };
 
-Loops best() {
+// The instruction sets that this processor has, the best one last.
+std::vector<Loops> supported() {
+  std::vector<Loops> sets{{"baseline", baseline::kVectors, baseline::kDots}};
 #ifdef ORT_MLX_X86
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    const bool is_wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                         __builtin_cpu_supports("avx512vl");
-    return is_wide ? Loops{avx512::kVectors, avx512::kDots} : Loops{avx2::kVectors, avx2::kDots};
-  }
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return sets;
+  sets.push_back({"avx2", avx2::kVectors, avx2::kDots});
+  const bool is_wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                       __builtin_cpu_supports("avx512vl");
+  if (is_wide) sets.push_back({"avx512", avx512::kVectors, avx512::kDots});
 #endif
-  return {baseline::kVectors, baseline::kDots};
+  return sets;
 }
 
-const Loops& chosen() {
-  static const Loops loops = best();
+const std::vector<Loops>& sets() {
+  static const std::vector<Loops> all = supported();
+  return all;
+}
+
+std::atomic<const Loops*>& chosen() {
+  static std::atomic<const Loops*> loops = &sets().back();
   return loops;
 }
 
 }  // namespace
 
-const Vectors& vectors() { return chosen().vectors; }
-const Dots& dots() { return chosen().dots; }
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const auto& set : sets()) names.emplace_back(set.name);
+  return names;
+}
+
+void use_instruction_set(const std::string& name) {
+  for (const auto& set : sets()) {
+    if (name == set.name) return chosen().store(&set);
+  }
+  throw std::invalid_argument("this processor does not have the instruction set " + name);
+}
+
+const Vectors& vectors() { return chosen().load(std::memory_order_relaxed)->vectors; }
+const Dots& dots() { return chosen().load(std::memory_order_relaxed)->dots; }
 
 }  // namespace ort_mlx::cpu

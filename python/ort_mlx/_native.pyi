@@ -133,6 +133,14 @@ def load_blas(path: str) -> bool:
 def blas_description() -> str:
     """The OpenBLAS in use, or an empty string."""
 
+def instruction_sets() -> list[str]:
+    """
+    Of the loops on the CPU, those that this processor has; the last is used.
+    """
+
+def use_instruction_set(name: str) -> None:
+    """Use another one, in the whole process; for tests."""
+
 def gpu_is_available() -> bool:
     """Whether MLX has a GPU backend with a device."""
 

@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from ort_mlx import _native
 
 TESTS = Path(__file__).parents[1]
 
@@ -49,6 +51,14 @@ def child() -> Child:
         return finished
 
     return run
+
+
+@pytest.fixture(params=_native.instruction_sets())
+def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each that this processor has, for the loops on the CPU."""
+    _native.use_instruction_set(request.param)
+    yield request.param
+    _native.use_instruction_set(_native.instruction_sets()[-1])
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ LAYOUTS = ["heads first", "positions first"]
 
 
 @pytest.fixture(autouse=True)
-def on_the_cpu() -> Iterator[None]:
+def on_the_cpu(instruction_set: str) -> Iterator[None]:
     with mx.stream(mx.cpu):
         yield
 

@@ -17,7 +17,7 @@ ROWS = [(1,), (1, 1), (2,), (8,), (3, 7)]
 
 
 @pytest.fixture(autouse=True)
-def on_the_cpu() -> Iterator[None]:
+def on_the_cpu(instruction_set: str) -> Iterator[None]:
     with mx.stream(mx.cpu):
         yield
 

@@ -24,7 +24,7 @@ LONG = 300_007
 
 
 @pytest.fixture(autouse=True)
-def on_the_cpu() -> Iterator[None]:
+def on_the_cpu(instruction_set: str) -> Iterator[None]:
     with mx.stream(mx.cpu):
         yield
 
