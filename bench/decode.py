@@ -101,10 +101,10 @@ def decoder(shape: Shape, *, only_attention: bool) -> bytes:
         gate, up = (linear(normed, shape.hidden, shape.inner) for _ in range(2))
         silu = add("Mul", gate, add("Sigmoid", gate))
         x = add("Add", x, linear(add("Mul", silu, up), shape.inner, shape.hidden))
-    if only_attention:
-        x = f"y{shape.layers - 1}"
-    else:
-        x = linear(x, shape.hidden, shape.vocabulary)
+    # Every attention node has a reader, or it need not be computed.
+    results = [f"y{i}" for i in range(shape.layers)]
+    if not only_attention:
+        results = [linear(x, shape.hidden, shape.vocabulary)]
 
     def value(name: str, kind: int, *dims: Any) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, kind, dims)
@@ -121,7 +121,7 @@ def decoder(shape: Shape, *, only_attention: bool) -> bytes:
     tokens = width if only_attention else {"x": shape.hidden}
     inputs = [value(name, FLOAT, 1, 1, size) for name, size in tokens.items()]
     inputs += [value("last", INT32, 1, 1), value("total", INT32), *caches("past")]
-    outputs = [value(x, FLOAT, 1, 1, None), *caches("present")]
+    outputs = [*(value(name, FLOAT, 1, 1, None) for name in results), *caches("present")]
     graph = helper.make_graph(nodes, "decode", inputs, outputs, weights)
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MS, 1)]
     made: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
