@@ -209,6 +209,9 @@ def test_casts_of_any_float_are_those_of_ort(name, x, saturate, casts) -> None:
     x = np.array(x, np.float32)
     ours, theirs = casts(name, int(saturate))
     want = run_session(theirs, {"x": x})[0]
+    if name == "float8e4m3fn" and not saturate:  # ORT has 448 there, see disputes.py
+        beyond = (np.abs(x) >= 480) & (np.abs(x) < 496)
+        want = np.where(beyond, np.copysign(np.nan, x), want).astype(want.dtype)
     if name == "float8e5m2":
         payload = np.isnan(x)  # which NaN, and that ORT overflows to NaN, are in disputes.py
         beyond = (np.abs(x) >= 61440) & ~payload & (not saturate)

@@ -87,6 +87,14 @@ CASES += [
         for t in sorted(FLOAT8)
         for s in (0, 1)
     ),
+    case(
+        "Cast",
+        values([465.0, 479.0, 480.0, 488.0, 495.0, 496.0, -480.0, -496.0]),
+        dtypes=FLOATS,
+        to=onnx_code("float8e4m3fn"),
+        saturate=0,
+        id="float8e4m3fn-beyond",
+    ),
     case("Cast", values(EDGES), oldest=23, dtypes=FLOATS, to=onnx_code("float4e2m1"), id="fours"),
     *(
         case("Cast", values(POWERS), dtypes=SINGLE, to=E8M0, id=f"power-{mode}{s}", **kind)
