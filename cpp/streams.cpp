@@ -31,16 +31,24 @@ Pool& pool() {
   return *instance;
 }
 
+// MLX looks a stream up in a table without a lock, and a new stream may move the table. So streams
+// are made many at a time, before other threads run: on a GPU fewer, for each has a queue there.
+constexpr int kStreamsAhead = 128;
+constexpr int kGpuStreamsAhead = 8;
+
 mx::Stream acquire(mx::Device device) {
   std::lock_guard lock(pool().mutex);
   auto& idle = pool().idle;
-  for (size_t i = 0; i < idle.size(); ++i) {
-    if (idle[i].device != device) continue;
-    mx::Stream stream = idle[i];
-    idle.erase(idle.begin() + static_cast<std::ptrdiff_t>(i));
-    return stream;
+  const auto is_fit = [&](const mx::Stream& stream) { return stream.device == device; };
+  auto found = std::find_if(idle.begin(), idle.end(), is_fit);
+  if (found == idle.end()) {
+    const int count = device == mx::Device::cpu ? kStreamsAhead : kGpuStreamsAhead;
+    for (int i = 0; i < count; ++i) idle.push_back(mx::new_thread_unsafe_stream(device));
+    found = idle.end() - count;
   }
-  return mx::new_thread_unsafe_stream(device);
+  mx::Stream stream = *found;
+  idle.erase(found);
+  return stream;
 }
 
 // MLX counts a task before it queues it with the note of its end. On the main thread queueing

@@ -23,6 +23,7 @@ from core.graphs import (
     placed,
     tensor,
 )
+from native.conftest import Child
 
 THREADS, RUNS = 8, 50
 
@@ -178,3 +179,23 @@ def test_an_error_in_one_thread_leaves_the_others_alone(wanted: Any) -> None:
                     session.run(None, {"x": x, "z": z})
 
     in_threads(work, 4)
+
+
+def test_new_sessions_take_streams_that_are_there(child: Child) -> None:
+    """MLX must not make a stream while another thread looks one up."""
+    child(
+        """
+        import mlx.core as mx
+        from native.test_threads import number_of_streams
+        sessions = [mlx_session(relu())]
+        before = number_of_streams()
+        sessions += [mlx_session(relu()) for _ in range(100)]
+        for session in sessions: check(session)
+        assert number_of_streams() == before + 1
+        """
+    )
+
+
+def number_of_streams() -> int:
+    """How many MLX has made in this process, with one more that shows it."""
+    return int(str(mx.new_thread_unsafe_stream(mx.cpu)).rstrip(")").rpartition(" ")[2])
