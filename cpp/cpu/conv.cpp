@@ -6,6 +6,7 @@
 
 #include "blas.h"
 #include "copies.h"
+#include "depthwise.h"
 #include "layout.h"
 #include "parallel.h"
 
@@ -15,41 +16,13 @@ namespace {
 
 constexpr int64_t kPatchFloats = 1 << 18;  // 1 MiB of patches at a time stays in the cache
 
-struct Geometry {
-  int64_t batch, height, width, channels;
-  int64_t out_height, out_width, outputs;
-  int64_t kernel_height, kernel_width, groups;
-  Window window;
-
-  int64_t pixels() const { return height * width; }
-  int64_t out_pixels() const { return out_height * out_width; }
-  int64_t group_channels() const { return channels / groups; }
-  int64_t group_outputs() const { return outputs / groups; }
-  int64_t patch() const { return kernel_height * kernel_width * group_channels(); }
-  bool is_pointwise() const {
-    return kernel_height == 1 && kernel_width == 1 && window.stride == std::array{1, 1} &&
-           window.pad_before == std::array{0, 0} && out_height == height && out_width == width;
-  }
-};
-
-// The output positions [first, last) whose input position offset + stride * o is inside [0, size).
-std::pair<int64_t, int64_t> inside(int64_t offset, int64_t stride, int64_t size, int64_t count) {
-  const int64_t first = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
-  const int64_t last = size - offset <= 0 ? 0 : (size - offset - 1) / stride + 1;
-  return {std::min(first, count), std::clamp(last, std::min(first, count), count)};
-}
-
-int64_t input_offset(const Geometry& g, int axis, int64_t kernel_index) {
-  return kernel_index * g.window.dilation[axis] - g.window.pad_before[axis];
-}
-
 // Row `r` of one channel's plane, shifted for kernel column kw, to `to`; zeros outside.
 void copy_shifted(const Geometry& g, const float* plane, int64_t row, int64_t kw, float* to) {
   if (row < 0 || row >= g.height) {
     std::memset(to, 0, static_cast<size_t>(g.out_width) * sizeof(float));
     return;
   }
-  const int64_t offset = input_offset(g, 1, kw), stride = g.window.stride[1];
+  const int64_t offset = g.input_offset(1, kw), stride = g.window.stride[1];
   const auto [first, last] = inside(offset, stride, g.width, g.out_width);
   const float* from = plane + row * g.width + offset;
   std::fill(to, to + first, 0.0f);
@@ -67,7 +40,7 @@ void gather_planar(const Geometry& g, const float* x, int64_t first, int64_t las
     for (int64_t kw = 0; kw < g.kernel_width; ++kw) {
       for (int64_t c = 0; c < g.group_channels(); ++c) {
         for (int64_t o = first; o < last; ++o, patches += g.out_width) {
-          const int64_t row = o * g.window.stride[0] + input_offset(g, 0, kh);
+          const int64_t row = o * g.window.stride[0] + g.input_offset(0, kh);
           copy_shifted(g, x + c * g.pixels(), row, kw, patches);
         }
       }
@@ -82,9 +55,9 @@ void gather_interleaved(const Geometry& g, const float* x, int64_t first, int64_
   for (int64_t oh = first; oh < last; ++oh) {
     for (int64_t ow = 0; ow < g.out_width; ++ow) {
       for (int64_t kh = 0; kh < g.kernel_height; ++kh) {
-        const int64_t row = oh * g.window.stride[0] + input_offset(g, 0, kh);
+        const int64_t row = oh * g.window.stride[0] + g.input_offset(0, kh);
         for (int64_t kw = 0; kw < g.kernel_width; ++kw, patches += channels) {
-          const int64_t column = ow * g.window.stride[1] + input_offset(g, 1, kw);
+          const int64_t column = ow * g.window.stride[1] + g.input_offset(1, kw);
           if (row < 0 || row >= g.height || column < 0 || column >= g.width) {
             std::memset(patches, 0, static_cast<size_t>(channels) * sizeof(float));
           } else {
@@ -144,40 +117,10 @@ void interleaved_group(const Geometry& g, int threads, const float* x, const flo
   });
 }
 
-// One channel to one output, planar: a sum of shifted rows, without gathering anything.
-void depthwise_plane(const Geometry& g, const float* x, const float* w, float* out) {
-  std::fill(out, out + g.out_pixels(), 0.0f);
-  const int64_t stride = g.window.stride[1];
-  for (int64_t oh = 0; oh < g.out_height; ++oh) {
-    float* to = out + oh * g.out_width;
-    for (int64_t kh = 0; kh < g.kernel_height; ++kh) {
-      const int64_t row = oh * g.window.stride[0] + input_offset(g, 0, kh);
-      if (row < 0 || row >= g.height) continue;
-      for (int64_t kw = 0; kw < g.kernel_width; ++kw) {
-        const int64_t offset = input_offset(g, 1, kw);
-        const auto [first, last] = inside(offset, stride, g.width, g.out_width);
-        const float weight = w[kh * g.kernel_width + kw];
-        const float* from = x + row * g.width + offset;
-        if (stride == 1) {
-          for (int64_t o = first; o < last; ++o) to[o] += weight * from[o];
-        } else {
-          for (int64_t o = first; o < last; ++o) to[o] += weight * from[o * stride];
-        }
-      }
-    }
-  }
-}
-
 void convolve(const Geometry& g, int threads, bool is_planar, const float* x, const float* w,
               float* out) {
-  if (is_planar && g.group_channels() == 1 && g.group_outputs() == 1) {
-    const int64_t taps = g.kernel_height * g.kernel_width;
-    parallel_ranges(threads, g.batch * g.channels, 1, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) {
-        depthwise_plane(g, x + i * g.pixels(), w + i % g.channels * taps, out + i * g.out_pixels());
-      }
-    });
-    return;
+  if (g.group_channels() == 1) {
+    return (is_planar ? depthwise_planar : depthwise_interleaved)(g, threads, x, w, out);
   }
   for (int64_t n = 0; n < g.batch; ++n) {
     const float* image = x + n * g.channels * g.pixels();
@@ -197,8 +140,8 @@ void convolve(const Geometry& g, int threads, bool is_planar, const float* x, co
 
 // Adds a plane of products to the output pixels that kernel position `tap` reaches.
 void scatter_tap(const Geometry& g, const float* products, int64_t tap, float* out) {
-  const int64_t row_offset = input_offset(g, 0, tap / g.kernel_width);
-  const int64_t offset = input_offset(g, 1, tap % g.kernel_width), stride = g.window.stride[1];
+  const int64_t row_offset = g.input_offset(0, tap / g.kernel_width);
+  const int64_t offset = g.input_offset(1, tap % g.kernel_width), stride = g.window.stride[1];
   const auto [first, last] = inside(offset, stride, g.out_width, g.width);
   for (int64_t h = 0; h < g.height; ++h) {
     const int64_t row = h * g.window.stride[0] + row_offset;
@@ -276,7 +219,8 @@ void BlasConvolution::run(const std::vector<mx::array>& inputs, std::vector<mx::
   mx::array& out = outputs[0];
   const mx::array &x = inputs[0], &w = inputs[1];
   const Geometry g = geometry_of(x, w, out, window_, groups_);
-  const bool is_interleaved = x.flags().row_contiguous && !lies_planar(x, g);
+  const bool has_form = g.group_channels() > 1 || g.group_outputs() == 1;  // with channels last
+  const bool is_interleaved = has_form && x.flags().row_contiguous && !lies_planar(x, g);
   if (is_interleaved) {
     allocate(out);
   } else {
@@ -314,7 +258,7 @@ void BlasTransposedConvolution::run(const std::vector<mx::array>& inputs,
   const bool is_planar = lies_planar(inputs[0], g);
   const std::vector<float> planar = is_planar ? std::vector<float>{} : to_planar(inputs[0], g);
   const float* x = is_planar ? inputs[0].data<float>() : planar.data();
-  const int64_t taps = g.kernel_height * g.kernel_width, channels = g.group_channels();
+  const int64_t taps = g.taps(), channels = g.group_channels();
   const int64_t group_outputs = g.group_outputs();
   parallel_ranges(threads(), g.batch * g.outputs, 1, [&](int64_t first, int64_t last) {
     const int64_t most = std::max<int64_t>(1, kPatchFloats / (taps * g.pixels()));

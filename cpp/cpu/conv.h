@@ -1,18 +1,11 @@
-// Convolutions in float32: products on OpenBLAS over gathered patches, and depthwise ones directly.
+// Convolutions in float32: products on OpenBLAS over gathered patches, or directly where channels
+// are alone.
 #pragma once
 
-#include <array>
-
+#include "geometry.h"
 #include "kernel.h"
 
 namespace ort_mlx::cpu {
-
-struct Window {
-  std::array<int, 2> stride;
-  std::array<int, 2> dilation;
-  std::array<int, 2> pad_before;
-  bool operator==(const Window&) const = default;
-};
 
 // x [batch, height, width, channels], w [outputs, height, width, channels / groups], as MLX has
 // them; one spatial dimension counts as a height of 1. Follows the memory order of x: where

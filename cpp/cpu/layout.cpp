@@ -9,6 +9,31 @@ namespace {
 
 bool is_row_major(const Order& order) { return std::is_sorted(order.begin(), order.end()); }
 
+// The dimensions by how far apart their elements lie. Those of 1 stay next to their neighbours.
+Order by_stride(const mx::array& a) {
+  Order order(a.ndim());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<int64_t> strides(a.strides().begin(), a.strides().end());
+  for (size_t d = 0; d < a.ndim(); ++d) {
+    if (a.shape()[d] == 1 && d > 0) strides[d] = strides[d - 1];
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int l, int r) { return strides[l] > strides[r]; });
+  return order;
+}
+
+// Whether the elements lie in this order, maybe with gaps, as those of a slice do.
+bool follows(const mx::array& a, const Order& order) {
+  int64_t reach = 0;
+  for (size_t i = order.size(); i-- > 0;) {
+    const int dim = order[i];
+    if (a.shape(dim) == 1) continue;
+    if (a.strides()[dim] <= reach) return false;
+    reach += a.strides()[dim] * (a.shape(dim) - 1);
+  }
+  return true;
+}
+
 }  // namespace
 
 bool has_order(const mx::array& a, const Order& order) {
@@ -27,11 +52,13 @@ Order order_of(const std::vector<mx::array>& inputs, const mx::Shape& shape) {
   for (const auto& a : inputs) {
     if (a.shape() != shape) continue;
     if (a.flags().row_contiguous) return order;
-    Order sorted = order;
-    // Dimensions of 1 stay where they are, next to their neighbours.
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [&](int l, int r) { return a.strides()[l] > a.strides()[r]; });
+    const Order sorted = by_stride(a);
     if (has_order(a, sorted)) return sorted;
+  }
+  for (const auto& a : inputs) {
+    if (a.shape() != shape) continue;
+    const Order sorted = by_stride(a);
+    if (follows(a, sorted)) return sorted;
   }
   return order;
 }

@@ -13,7 +13,8 @@ namespace mx = mlx::core;
 // An order of dimensions in memory, outermost first.
 using Order = std::vector<int>;
 
-// The order of the first of `inputs` that has the shape and no gaps; row-major without one.
+// The order of the first of `inputs` that has the shape and no gaps, else of the first that has the
+// shape and gaps, as a slice has; row-major without one.
 Order order_of(const std::vector<mx::array>& inputs, const mx::Shape& shape);
 // Gives `out` memory in this order; one that has a place already keeps it where the order allows.
 void allocate(mx::array& out, const Order& order);

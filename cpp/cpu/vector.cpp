@@ -3,15 +3,17 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "conv_loops.h"
 #include "dots.h"
 
 namespace ort_mlx::cpu {
 
-// Both tables of an instruction set.
-#define ORT_MLX_DECLARE_LOOPS(isa) \
-  namespace isa {                  \
-  extern const Vectors kVectors;   \
-  extern const Dots kDots;         \
+// The tables of an instruction set.
+#define ORT_MLX_DECLARE_LOOPS(isa)   \
+  namespace isa {                    \
+  extern const Vectors kVectors;     \
+  extern const Dots kDots;           \
+  extern const ConvLoops kConvLoops; \
   }
 
 ORT_MLX_DECLARE_LOOPS(baseline)
@@ -26,19 +28,20 @@ struct Loops {
   const char* name;
   const Vectors& vectors;
   const Dots& dots;
+  const ConvLoops& conv_loops;
 };
 
 // The instruction sets that this processor has, the best one last.
 std::vector<Loops> supported() {
-  std::vector<Loops> sets{{"baseline", baseline::kVectors, baseline::kDots}};
+  std::vector<Loops> sets{{"baseline", baseline::kVectors, baseline::kDots, baseline::kConvLoops}};
 #ifdef ORT_MLX_X86
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return sets;
-  sets.push_back({"avx2", avx2::kVectors, avx2::kDots});
+  sets.push_back({"avx2", avx2::kVectors, avx2::kDots, avx2::kConvLoops});
   const bool is_wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                        __builtin_cpu_supports("avx512vl");
-  if (is_wide) sets.push_back({"avx512", avx512::kVectors, avx512::kDots});
+  if (is_wide) sets.push_back({"avx512", avx512::kVectors, avx512::kDots, avx512::kConvLoops});
 #endif
   return sets;
 }
@@ -70,5 +73,6 @@ void use_instruction_set(const std::string& name) {
 
 const Vectors& vectors() { return chosen().load(std::memory_order_relaxed)->vectors; }
 const Dots& dots() { return chosen().load(std::memory_order_relaxed)->dots; }
+const ConvLoops& conv_loops() { return chosen().load(std::memory_order_relaxed)->conv_loops; }
 
 }  // namespace ort_mlx::cpu

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import mlx.core as mx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.closures import floats, same
 
 
 @pytest.fixture(autouse=True)
-def on_the_cpu() -> Iterator[None]:
+def on_the_cpu(instruction_set: str) -> Iterator[None]:
     with mx.stream(mx.cpu):
         yield
 
@@ -43,3 +46,62 @@ def test_transposed_convolution(groups: int, kernel: int, stride: int, pad: int)
 
     x, w = floats((2, 4, 7, 9)), floats((6, kernel, kernel, 4 // groups), 1, 0.3)
     same(f, x, w, rtol=1e-5, atol=1e-5)
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> tuple[tuple[int, int], dict[str, Any]]:
+    """The sizes of a kernel, and of an input where it fits, with arguments of `mx.conv_general`."""
+    pair = lambda low, high: (draw(st.integers(low, high)), draw(st.integers(low, high)))  # noqa: E731
+    kernel, dilation, stride = pair(1, 5), pair(1, 3), pair(1, 3)
+    low, high = pair(0, 4), pair(0, 4)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    extra = (draw(st.integers(0, 20)), draw(st.sampled_from([0, 1, 6, 7, 15, 16, 31, 66, 130])))
+    # The whole kernel may lie in the pads.
+    size = tuple(max(1, r - a - b) + e for r, a, b, e in zip(reach, low, high, extra, strict=True))
+    arguments = {"stride": stride, "kernel_dilation": dilation, "padding": (low, high)}
+    return kernel, {"size": size, **arguments}
+
+
+@given(
+    window=windows(),
+    batch=st.integers(1, 2),
+    channels=st.sampled_from([1, 2, 3, 15, 16, 17, 40, 81]),
+    each=st.sampled_from([1, 1, 2, 3]),
+)
+def test_depthwise(
+    window: tuple[tuple[int, int], dict[str, Any]],
+    batch: int,
+    channels: int,
+    each: int,
+) -> None:
+    kernel, arguments = window
+    size = arguments.pop("size")
+
+    def f(x: mx.array, w: mx.array) -> list[mx.array]:
+        planar, crossed = x.transpose(0, 2, 3, 1), x.transpose(0, 3, 2, 1)
+        across = mx.contiguous(crossed).transpose(0, 2, 1, 3)  # neither order
+        return [
+            mx.conv_general(y, w, groups=channels, **arguments)
+            for y in (planar, mx.contiguous(planar), across)
+        ]
+
+    x, w = floats((batch, channels, *size)), floats((channels * each, *kernel, 1), 1)
+    same(f, x, w, rtol=1e-5, atol=1e-5)
+
+
+@given(
+    cut=st.sampled_from([slice(None, -1), slice(1, None), slice(None, None, 2)]),
+    axis=st.integers(1, 3),
+    first=st.permutations([1, 2, 3]),
+)
+def test_slices_in_any_memory_order(cut: slice, axis: int, first: list[int]) -> None:
+    """Elementwise results follow slices, which have gaps; so do pads and concatenations."""
+
+    def f(x: mx.array) -> list[mx.array]:
+        part = x.transpose(0, *first)[(slice(None),) * axis + (cut,)]
+        y = mx.maximum(part, 0.5 * part)
+        row = mx.maximum(part[:, :1], 0.5)
+        padded = mx.pad(part, [(0, 0), (1, 2), (0, 1), (0, 0)])
+        return [y, row, padded, mx.concatenate([part, y], 2), y.transpose(0, 3, 1, 2) + 1]
+
+    same(f, floats((2, 6, 9, 8)))
