@@ -66,6 +66,25 @@ NB_MODULE(_native, m) {
   nb::class_<Closure>(m, "Closure", "A captured MLX graph, replayed on other inputs.")
       .def_prop_ro("node_count", &Closure::node_count)
       .def_prop_ro("nbytes", &Closure::nbytes)
+      .def_prop_ro(
+          "nodes",
+          [](const Closure& self) {
+            auto listed = [](const Closure::Described::Arrays& arrays) {
+              nb::list made;
+              for (const auto& [dtype, shape] : arrays) {
+                const std::vector<int> dims(shape.begin(), shape.end());
+                made.append(nb::make_tuple(dtype, nb::tuple(nb::cast(dims))));
+              }
+              return made;
+            };
+            nb::list made;
+            for (const auto& node : self.nodes()) {
+              made.append(
+                  nb::make_tuple(node.primitive, listed(node.inputs), listed(node.outputs)));
+            }
+            return made;
+          },
+          "Of a sample: the name of each primitive, and dtype and shape of what goes in and out.")
       .def(
           "replay",
           [](const Closure& self, std::vector<mlx::core::array> inputs, int64_t step) {

@@ -253,6 +253,25 @@ std::optional<Closure::Placeable> Closure::placeable(size_t output, int64_t step
                    node.dtypes[place->output], place->shared_input};
 }
 
+std::vector<Closure::Described> Closure::nodes() const {
+  if (tape_.input_count != placeholders_.size()) throw std::invalid_argument("not a sample");
+  Described::Arrays values;
+  for (const auto* known : {&placeholders_, &tape_.constants}) {
+    for (const auto& a : *known) values.emplace_back(a.dtype(), a.shape());
+  }
+  std::vector<Described> made;
+  for (const auto& node : tape_.nodes) {
+    Described& described = made.emplace_back();
+    described.primitive = node.primitive->name();
+    for (uint32_t id : node.inputs) described.inputs.push_back(values.at(id));
+    for (size_t k = 0; k < node.shapes.size(); ++k) {
+      described.outputs.emplace_back(node.dtypes[k], node.shapes[k]);
+    }
+    values.insert(values.end(), described.outputs.begin(), described.outputs.end());
+  }
+  return made;
+}
+
 std::vector<mx::array> Closure::replay(std::vector<mx::array> values, int64_t step,
                                        const std::vector<void*>& targets) const {
   if (program_ != nullptr && !is_traced(values)) {

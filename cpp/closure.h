@@ -7,6 +7,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tape.h"
@@ -68,6 +70,13 @@ class Closure {
   const std::vector<IndexCheck>& checks() const { return checks_; }
   size_t input_count() const { return tape_.input_count; }
   size_t node_count() const { return tape_.nodes.size(); }
+  // Of a sample: every node, for those who want to know what MLX is asked to do.
+  struct Described {
+    using Arrays = std::vector<std::pair<mx::Dtype, mx::Shape>>;
+    std::string primitive;
+    Arrays inputs, outputs;
+  };
+  std::vector<Described> nodes() const;
   // Memory that only this closure holds on to: its tape, and constants it folded itself.
   size_t nbytes() const { return nbytes_; }
 
