@@ -47,6 +47,12 @@ class Closure:
     @property
     def nbytes(self) -> int: ...
 
+    @property
+    def nodes(self) -> list[Any]:
+        """
+        Of a sample: the name of each primitive, and dtype and shape of what goes in and out.
+        """
+
     def replay(self, inputs: Sequence[mlx.core.array], step: int = 0) -> list[mlx.core.array]:
         """The graph on these arrays, not yet evaluated."""
 
