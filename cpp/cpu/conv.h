@@ -1,5 +1,4 @@
-// Convolutions in float32: products on OpenBLAS over gathered patches, or directly where channels
-// are alone.
+// Convolutions in float32, computed with channels outermost in memory.
 #pragma once
 
 #include "geometry.h"
@@ -8,15 +7,15 @@
 namespace ort_mlx::cpu {
 
 // x [batch, height, width, channels], w [outputs, height, width, channels / groups], as MLX has
-// them; one spatial dimension counts as a height of 1. Follows the memory order of x: where
-// channels lie outermost, so do the result's, and no transpose is needed around it.
-class BlasConvolution : public CpuKernel {
+// them; one spatial dimension counts as a height of 1. Channels lie outermost in the result's
+// memory, and where they do in x's, nothing is transposed.
+class PlanarConvolution : public CpuKernel {
  public:
-  BlasConvolution(mx::Stream stream, int threads, Window window, int groups)
+  PlanarConvolution(mx::Stream stream, int threads, Window window, int groups)
       : CpuKernel(stream, threads), window_(window), groups_(groups) {}
 
   void run(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override;
-  const char* name() const override { return "BlasConvolution"; }
+  const char* name() const override { return "PlanarConvolution"; }
   bool is_equivalent(const mx::Primitive& other) const override;
 
  private:
@@ -25,13 +24,13 @@ class BlasConvolution : public CpuKernel {
 };
 
 // The transpose of one: `window` is that of the convolution that it undoes the shape of.
-class BlasTransposedConvolution : public CpuKernel {
+class TransposedConvolution : public CpuKernel {
  public:
-  BlasTransposedConvolution(mx::Stream stream, int threads, Window window, int groups)
+  TransposedConvolution(mx::Stream stream, int threads, Window window, int groups)
       : CpuKernel(stream, threads), window_(window), groups_(groups) {}
 
   void run(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override;
-  const char* name() const override { return "BlasTransposedConvolution"; }
+  const char* name() const override { return "TransposedConvolution"; }
   bool is_equivalent(const mx::Primitive& other) const override;
 
  private:

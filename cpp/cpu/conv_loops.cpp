@@ -14,7 +14,11 @@ constexpr int kMostVectors = 4;  // sums at a time: as many as the latency of on
 using Lanes =
     float __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
 
-const Lanes& lanes_at(const float* x) { return *reinterpret_cast<const Lanes*>(x); }
+// Vector `v` of those that start at x.
+const Lanes& lanes_at(const float* x, int v) {
+  return *reinterpret_cast<const Lanes*>(x + v * kLanes);
+}
+Lanes& lanes_at(float* x, int v) { return *reinterpret_cast<Lanes*>(x + v * kLanes); }
 
 template <int vectors>
 void shifted_block(float* to, const float* from, const int64_t* offsets, const float* weights,
@@ -22,64 +26,113 @@ void shifted_block(float* to, const float* from, const int64_t* offsets, const f
   Lanes sums[vectors] = {};
   for (int64_t t = 0; t < taps; ++t) {
     const float* x = from + offsets[t];
-    for (int v = 0; v < vectors; ++v) sums[v] += lanes_at(x + v * kLanes) * weights[t];
+    for (int v = 0; v < vectors; ++v) sums[v] += lanes_at(x, v) * weights[t];
   }
-  for (int v = 0; v < vectors; ++v) *reinterpret_cast<Lanes*>(to + v * kLanes) = sums[v];
+  for (int v = 0; v < vectors; ++v) lanes_at(to, v) = sums[v];
 }
 
-template <int vectors>
-void products_block(float* to, const float* const* from, const float* const* weights, int64_t taps,
-                    int64_t at) {
-  Lanes sums[vectors] = {};
-  for (int64_t t = 0; t < taps; ++t) {
-    const float *x = from[t] + at, *w = weights[t] + at;
-    for (int v = 0; v < vectors; ++v) {
-      sums[v] += lanes_at(x + v * kLanes) * lanes_at(w + v * kLanes);
-    }
-  }
-  for (int v = 0; v < vectors; ++v) *reinterpret_cast<Lanes*>(to + at + v * kLanes) = sums[v];
-}
-
-// Blocks over [0, n). The last vector overlaps the one before it; where there is none, `one` makes
-// single elements.
-template <class Many, class Single, class One>
-void in_blocks(int64_t n, Many many, Single single, One one) {
-  constexpr int kBlock = kLanes * kMostVectors;
-  int64_t i = 0;
-  for (; i + kBlock <= n; i += kBlock) many(i);
-  for (; i + kLanes <= n; i += kLanes) single(i);
-  if (i == n) return;
-  if (n >= kLanes) return single(n - kLanes);
-  for (; i < n; ++i) one(i);
-}
-
+// In blocks. The last vector overlaps the one before it; where there is none, single elements
+// remain.
 void sum_shifted(float* to, const float* from, const int64_t* offsets, const float* weights,
                  int64_t taps, int64_t n) {
-  in_blocks(
-      n, [=](int64_t i) { shifted_block<kMostVectors>(to + i, from + i, offsets, weights, taps); },
-      [=](int64_t i) { shifted_block<1>(to + i, from + i, offsets, weights, taps); },
-      [=](int64_t i) {
-        float sum = 0.0f;
-        for (int64_t t = 0; t < taps; ++t) sum += from[offsets[t] + i] * weights[t];
-        to[i] = sum;
-      });
+  constexpr int kBlock = kLanes * kMostVectors;
+  int64_t i = 0;
+  for (; i + kBlock <= n; i += kBlock) {
+    shifted_block<kMostVectors>(to + i, from + i, offsets, weights, taps);
+  }
+  for (; i + kLanes <= n; i += kLanes) shifted_block<1>(to + i, from + i, offsets, weights, taps);
+  if (i < n && n >= kLanes) {
+    i = n - kLanes;
+    shifted_block<1>(to + i, from + i, offsets, weights, taps);
+    return;
+  }
+  for (; i < n; ++i) {
+    float sum = 0.0f;
+    for (int64_t t = 0; t < taps; ++t) sum += from[offsets[t] + i] * weights[t];
+    to[i] = sum;
+  }
 }
 
-void sum_products(float* to, const float* const* from, const float* const* weights, int64_t taps,
-                  int64_t n) {
-  in_blocks(
-      n, [=](int64_t i) { products_block<kMostVectors>(to, from, weights, taps, i); },
-      [=](int64_t i) { products_block<1>(to, from, weights, taps, i); },
-      [=](int64_t i) {
-        float sum = 0.0f;
-        for (int64_t t = 0; t < taps; ++t) sum += from[t][i] * weights[t][i];
-        to[i] = sum;
-      });
+// Sums of a tile that fit the registers: vectors along the panel, and rows of weights.
+#if defined(__AVX512F__)
+constexpr int kPanelVectors = 3, kTileRows = 8;
+#elif defined(__AVX2__)
+constexpr int kPanelVectors = 1, kTileRows = 6;
+#elif defined(__aarch64__)
+constexpr int kPanelVectors = 1, kTileRows = 6;
+#else
+constexpr int kPanelVectors = 1, kTileRows = 3;
+#endif
+
+void gather_pieces(float* to, int64_t width, const float* from, int64_t plane, int64_t planes,
+                   const Piece* pieces, int64_t count, int64_t stride) {
+  const bool is_whole = count == 1 && pieces[0].length == width && stride == 1;
+  const auto vectors = static_cast<int>(width / kLanes);
+  for (int64_t p = 0; p < planes; ++p, from += plane, to += width) {
+    if (is_whole) {
+      const float* x = from + pieces[0].from;
+      for (int v = 0; v < vectors; ++v) lanes_at(to, v) = lanes_at(x, v);
+      continue;
+    }
+    for (int v = 0; v < vectors; ++v) lanes_at(to, v) = Lanes{};
+    for (int64_t i = 0; i < count; ++i) {
+      const float* x = from + pieces[i].from;
+      float* y = to + pieces[i].to;
+      const int64_t n = pieces[i].length;
+      if (stride == 1) {
+        for (int64_t k = 0; k < n; ++k) y[k] = x[k];
+      } else {
+        for (int64_t k = 0; k < n; ++k) y[k] = x[k * stride];
+      }
+    }
+  }
+}
+
+template <int rows, int vectors>
+void multiply_tile(const PanelProduct& p, int64_t row) {
+  Lanes sums[rows][vectors] = {};
+  const float* weights = p.weights + row * p.weights_stride;
+  const int64_t stride = p.weights_stride;
+  const float* panel = p.panel;
+  for (int64_t k = 0; k < p.depth; ++k, ++weights, panel += vectors * kLanes) {
+    for (int r = 0; r < rows; ++r) {
+      for (int v = 0; v < vectors; ++v) {
+        sums[r][v] += lanes_at(panel, v) * weights[r * stride];
+      }
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    float* to = p.to + (row + r) * p.to_stride;
+    if (p.columns == vectors * kLanes) {
+      for (int v = 0; v < vectors; ++v) {
+        lanes_at(to, v) = p.is_first ? sums[r][v] : sums[r][v] + lanes_at(to, v);
+      }
+    } else {
+      float made[vectors * kLanes];
+      for (int v = 0; v < vectors; ++v) lanes_at(made, v) = sums[r][v];
+      for (int64_t i = 0; i < p.columns; ++i) to[i] = p.is_first ? made[i] : to[i] + made[i];
+    }
+  }
+}
+
+template <int rows, int vectors>
+void multiply_rows(const PanelProduct& p, int64_t row) {
+  for (; row + rows <= p.rows; row += rows) multiply_tile<rows, vectors>(p, row);
+  if constexpr (rows > 1) multiply_rows<rows / 2, vectors>(p, row);
+}
+
+template <int vectors = kPanelVectors>
+void multiply_panel(const PanelProduct& p) {
+  if constexpr (vectors > 1) {
+    if (p.width < vectors * kLanes) return multiply_panel<vectors - 1>(p);
+  }
+  multiply_rows<kTileRows, vectors>(p, 0);
 }
 
 }  // namespace
 
 extern const ConvLoops kConvLoops;
-const ConvLoops kConvLoops = {sum_shifted, sum_products};
+const ConvLoops kConvLoops = {sum_shifted, kLanes, kLanes * kPanelVectors, gather_pieces,
+                              multiply_panel<>};
 
 }  // namespace ort_mlx::cpu::ORT_MLX_ISA

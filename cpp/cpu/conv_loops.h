@@ -5,13 +5,34 @@
 
 namespace ort_mlx::cpu {
 
+// Elements of an input plane that lie at a stride from `from` on, and where they go in a panel's
+// row.
+struct Piece {
+  int64_t from, to, length;
+};
+
+// to[rows, columns] = weights[rows, depth] panel[depth, columns], added to it unless `is_first`.
+struct PanelProduct {
+  const float* weights;
+  int64_t weights_stride;
+  const float* panel;
+  int64_t width;  // of a row of the panel as it lies in memory
+  int64_t depth, rows, columns;
+  float* to;
+  int64_t to_stride;
+  bool is_first;
+};
+
 struct ConvLoops {
   // to[i] = the sum over taps of weights[t] * from[offsets[t] + i]
   void (*sum_shifted)(float* to, const float* from, const int64_t* offsets, const float* weights,
                       int64_t taps, int64_t n);
-  // to[i] = the sum over taps of weights[t][i] * from[t][i]
-  void (*sum_products)(float* to, const float* const* from, const float* const* weights,
-                       int64_t taps, int64_t n);
+  int64_t lanes;  // what the width of a panel is a multiple of,
+  int64_t widest_panel;
+  // A row of a panel from each of `planes` planes, zero where there is no piece.
+  void (*gather_pieces)(float* to, int64_t width, const float* from, int64_t plane, int64_t planes,
+                        const Piece* pieces, int64_t count, int64_t stride);
+  void (*multiply_panel)(const PanelProduct& product);
 };
 
 const ConvLoops& conv_loops();

@@ -6,6 +6,7 @@
 
 #include "conv_loops.h"
 #include "parallel.h"
+#include "subnormals.h"
 
 namespace ort_mlx::cpu {
 
@@ -103,48 +104,18 @@ int useful_threads(const Geometry& g, int threads) {
 
 }  // namespace
 
-void depthwise_planar(const Geometry& g, int threads, const float* x, const float* w, float* out) {
+void convolve_depthwise(const Geometry& g, int threads, const float* x, const float* w,
+                        float* out) {
   const int64_t each = g.group_outputs();
   parallel_ranges(useful_threads(g, threads), g.batch * g.outputs, each,
                   [&](int64_t first, int64_t last) {
+                    const SubnormalsAsZero fast;
                     Phases phases(g);
                     for (int64_t i = first; i < last; ++i) {
                       if (i % each == 0) phases.load(x + i / each * g.pixels());
                       phases.sum(w + i % g.outputs * g.taps(), out + i * g.out_pixels());
                     }
                   });
-}
-
-void depthwise_interleaved(const Geometry& g, int threads, const float* x, const float* w,
-                           float* out) {
-  // [kernel_height, kernel_width, channels]
-  const int64_t taps = g.taps(), channels = g.channels;
-  const auto weights =
-      std::make_unique_for_overwrite<float[]>(static_cast<size_t>(taps * channels));
-  for (int64_t t = 0; t < taps; ++t) {
-    for (int64_t c = 0; c < channels; ++c) weights[t * channels + c] = w[c * taps + t];
-  }
-  const auto& loops = conv_loops();
-  parallel_ranges(
-      useful_threads(g, threads), g.batch * g.out_height, 1, [&](int64_t begin, int64_t end) {
-        std::vector<const float*> met(static_cast<size_t>(taps)), factors(met.size());
-        for (int64_t row = begin; row < end; ++row) {
-          const float* image = x + row / g.out_height * g.pixels() * channels;
-          const int64_t top = row % g.out_height * g.window.stride[0];
-          for (int64_t ow = 0; ow < g.out_width; ++ow) {
-            int64_t count = 0;
-            for (int64_t t = 0; t < taps; ++t) {
-              const int64_t h = top + g.input_offset(0, t / g.kernel_width);
-              const int64_t v = ow * g.window.stride[1] + g.input_offset(1, t % g.kernel_width);
-              if (h < 0 || h >= g.height || v < 0 || v >= g.width) continue;
-              met[count] = image + (h * g.width + v) * channels;
-              factors[count++] = weights.get() + t * channels;
-            }
-            loops.sum_products(out + (row * g.out_width + ow) * channels, met.data(),
-                               factors.data(), count, channels);
-          }
-        }
-      });
 }
 
 }  // namespace ort_mlx::cpu

@@ -74,9 +74,9 @@ std::shared_ptr<mx::Primitive> lower_convolution(const Call& call, int threads) 
   const mx::Stream stream = call.primitive->stream();
   Window window{pair(strides, 1), pair(dilation, 1), pair(before, 0)};
   if (!flip && all_one(input_dilation)) {
-    return std::make_shared<BlasConvolution>(stream, threads, window, groups);
+    return std::make_shared<PlanarConvolution>(stream, threads, window, groups);
   }
-  if (!flip || !all_one(strides)) return nullptr;
+  if (!flip || !all_one(strides) || !blas_is_loaded()) return nullptr;
   // A mirrored kernel over spread input: the transpose of a convolution with that stride.
   window.stride = pair(input_dilation, 1);
   const mx::Shape& w = call.inputs[1].shape;
@@ -84,7 +84,7 @@ std::shared_ptr<mx::Primitive> lower_convolution(const Call& call, int threads) 
     const int size = x.size() == 3 ? (axis == 0 ? 1 : w[1]) : w[1 + axis];
     window.pad_before[axis] = (size - 1) * window.dilation[axis] - window.pad_before[axis];
   }
-  return std::make_shared<BlasTransposedConvolution>(stream, threads, window, groups);
+  return std::make_shared<TransposedConvolution>(stream, threads, window, groups);
 }
 
 std::shared_ptr<mx::Primitive> lower_reshape(const Call& call, int threads) {
@@ -171,7 +171,7 @@ std::shared_ptr<mx::Primitive> lower_reduce(const Call& call, int threads) {
 
 struct Entry {
   Lower lower;
-  enum class Takes { kAnything, kFloats, kProducts } takes;
+  enum class Takes { kAnything, kFloats } takes;
 };
 
 const std::unordered_map<std::string_view, Entry>& table() {
@@ -180,7 +180,7 @@ const std::unordered_map<std::string_view, Entry>& table() {
       {"Matmul", {lower_matmul, Takes::kAnything}},
       {"AddMM", {lower_addmm, Takes::kAnything}},
       {"QuantizedMatmul", {lower_quantized, Takes::kAnything}},
-      {"Convolution", {lower_convolution, Takes::kProducts}},
+      {"Convolution", {lower_convolution, Takes::kFloats}},
       {"Sum", {lower_reduce<Op::kRowSum>, Takes::kFloats}},
       {"Max", {lower_reduce<Op::kRowMax>, Takes::kFloats}},
       {"Min", {lower_reduce<Op::kRowMin>, Takes::kFloats}},
@@ -215,7 +215,6 @@ std::shared_ptr<mx::Primitive> lower(const Call& call, int threads) {
   using Takes = Entry::Takes;
   const auto [make, takes] = entry->second;
   if (takes != Takes::kAnything && call.output.dtype != mx::float32) return own;
-  if (takes == Takes::kProducts && !blas_is_loaded()) return own;
   auto better = make(call, threads);
   return better == nullptr ? own : better;
 }

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.closures import floats, same
+from support.closures import captured, floats, same
 
 
 @pytest.fixture(autouse=True)
@@ -65,28 +67,41 @@ def windows(draw: st.DrawFn) -> tuple[tuple[int, int], dict[str, Any]]:
 @given(
     window=windows(),
     batch=st.integers(1, 2),
-    channels=st.sampled_from([1, 2, 3, 15, 16, 17, 40, 81]),
-    each=st.sampled_from([1, 1, 2, 3]),
+    groups=st.sampled_from([1, 1, 2, 3, 17, 40]),
+    each=st.sampled_from([1, 1, 1, 2, 3, 16, 70]),
+    made=st.sampled_from([1, 1, 2, 3, 8, 13, 37]),
 )
-def test_depthwise(
-    window: tuple[tuple[int, int], dict[str, Any]],
-    batch: int,
-    channels: int,
-    each: int,
+def test_convolution_of_any_form(
+    window: tuple[tuple[int, int], dict[str, Any]], batch: int, groups: int, each: int, made: int
 ) -> None:
     kernel, arguments = window
     size = arguments.pop("size")
+    each, made = (each, made) if groups < 4 else (min(each, 3), min(made, 3))
 
     def f(x: mx.array, w: mx.array) -> list[mx.array]:
         planar, crossed = x.transpose(0, 2, 3, 1), x.transpose(0, 3, 2, 1)
         across = mx.contiguous(crossed).transpose(0, 2, 1, 3)  # neither order
         return [
-            mx.conv_general(y, w, groups=channels, **arguments)
+            mx.conv_general(y, w, groups=groups, **arguments)
             for y in (planar, mx.contiguous(planar), across)
         ]
 
-    x, w = floats((batch, channels, *size)), floats((channels * each, *kernel, 1), 1)
-    same(f, x, w, rtol=1e-5, atol=1e-5)
+    x = floats((batch, groups * each, *size))
+    w = floats((groups * made, *kernel, each), 1, 1 / math.sqrt(each))
+    same(f, x, w, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_subnormal_numbers_are_zero_in_convolutions_only(groups: int) -> None:
+    def f(x: mx.array, w: mx.array, tiny: mx.array) -> list[mx.array]:
+        y = mx.conv2d(x, w, 1, 1, groups=groups)
+        return [y, tiny * (mx.sum(y) * 0 + 0.5)]
+
+    x, w = floats((1, 40, 40, 4)), floats((4, 3, 3, 4 // groups), 1)
+    tiny = mx.full((5,), 1e-40)
+    same(f, mx.where(mx.abs(x) < 1, x * 1e-40, x), w, tiny, rtol=1e-5, atol=1e-4)
+    kept = captured(f, [x, w, tiny])[1]
+    np.testing.assert_array_equal(np.array(kept), np.float32(1e-40) * np.float32(0.5))
 
 
 @given(
