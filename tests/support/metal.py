@@ -1,17 +1,19 @@
 """What MLX's Metal backend refuses, from its source: mlx/backend/metal of 0.32.
 
 Metal cannot be run everywhere. What an operator asks of MLX can be seen on any machine, and is held
-against this table.
+against this table. The kernels that are compiled ahead of time were also looked up by name in the
+mlx.metallib of mlx-metal 0.32.4; those of indexing.cpp are compiled while running.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+import math
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
 
 import mlx.core as mx
 
-Arrays = list[tuple[mx.Dtype, tuple[int, ...]]]
+Arrays: TypeAlias = list[tuple[mx.Dtype, tuple[int, ...]]]
 
 FLOATS: Final = frozenset({mx.float16, mx.bfloat16, mx.float32})
 INTS: Final = frozenset(
@@ -41,15 +43,17 @@ _TYPES: Final = _table(
     # kernels/binary.metal
     ("Add Divide FloorDivide Maximum Minimum Multiply Power Remainder Subtract", ANY),
     ("Equal Greater GreaterEqual Less LessEqual NotEqual", ANY),
-    ("LogAddExp ArcTan2", FLOATS),
+    ("LogAddExp", FLOATS | COMPLEX),
+    ("ArcTan2", FLOATS),
     ("BitwiseAnd BitwiseOr BitwiseXor", INTS | BOOL),
     ("LeftShift RightShift", INTS),
     ("Select", BOOL),
     # kernels/sort.metal, arg_reduce.metal, scan.metal, reduce.metal with reduce.cpp
-    ("Sort ArgSort Partition ArgPartition SearchSorted", INTS | FLOATS | COMPLEX),
+    ("Sort ArgSort Partition ArgPartition", INTS | FLOATS | COMPLEX),
+    ("SearchSorted", ANY),
     ("ArgReduce", INTS | FLOATS | BOOL),
     ("CumSum CumProd CumMax CumMin", ANY),
-    ("CumLogaddexp", FLOATS | COMPLEX),
+    ("CumLogAddExp", FLOATS | COMPLEX),
     ("Sum Prod Max Min And Or", ANY),
     # matmul.cpp, conv.cpp, softmax.cpp, logsumexp.cpp, quantized.cpp
     ("Matmul", FLOATS | COMPLEX),
@@ -66,8 +70,49 @@ _TYPES: Final = _table(
     ("AsStrided AsType Broadcast Concatenate Contiguous ExpandDims Flatten Full Pad Reshape", ANY),
     ("Slice Split Squeeze StopGradient Transpose Unflatten View", ANY),
 )
-_LARGEST_FFT: Final = 4096 * 4096  # fft.cpp
-_INDEX_ARRAYS: Final = 20  # indexing.cpp
+
+
+def _transform(inputs: Arrays, outputs: Arrays) -> str:
+    """fft.cpp: a length that is no power of two becomes one of at least twice the length."""
+    lengths = [n for _, shape in (*inputs, *outputs) for n in shape]
+    padded = [n if n & (n - 1) == 0 else 2 * n - 1 for n in lengths]
+    return "too long" if max(padded, default=1) > 4096 * 4096 else ""
+
+
+def _convolution(inputs: Arrays, outputs: Arrays) -> str:
+    """conv.cpp."""
+    return "" if len(outputs[0][1]) in (3, 4, 5) else "not 1 to 3 dimensions"
+
+
+def _sort(inputs: Arrays, outputs: Arrays) -> str:
+    """sort.cpp: strides have 32 bits."""
+    return "" if math.prod(inputs[0][1]) < 2**31 else "too large"
+
+
+def _indices(inputs: Arrays, outputs: Arrays) -> str:
+    """indexing.cpp; a scatter reads updates too."""
+    return "" if len(inputs) <= 21 else "too many index arrays"
+
+
+def _quantized(inputs: Arrays, outputs: Arrays) -> str:
+    """kernels/quantized.metal, of affine weights: x, the packed weight, its scales, and others."""
+    (_, x), (_, packed), (kind, scales) = inputs[:3]
+    columns = next(n for n in (x[-1], outputs[0][1][-1]) if 32 * packed[-1] % n == 0)
+    bits, group = 32 * packed[-1] // columns, columns / scales[-1]
+    if kind not in FLOATS or bits not in (1, 2, 3, 4, 5, 6, 8) or group not in (32, 64, 128):
+        return f"no kernel for {bits} bits in groups of {group:g}"
+    return ""
+
+
+# What depends on more than the type of the first input.
+_SIZES: Final[dict[str, Callable[[Arrays, Arrays], str]]] = {
+    "FFT": _transform,
+    "Convolution": _convolution,
+    "QuantizedMatmul": _quantized,
+    "GatherQMM": _quantized,
+    **dict.fromkeys(("Gather", "Scatter"), _indices),
+    **dict.fromkeys(("Sort", "ArgSort", "Partition", "ArgPartition"), _sort),
+}
 
 
 def refusals(nodes: Iterable[tuple[str, Arrays, Arrays]]) -> set[str]:
@@ -93,8 +138,4 @@ def _refusal(name: str, inputs: Arrays, outputs: Arrays) -> str:
         return "not in the table of what Metal does"
     if inputs and inputs[0][0] not in _TYPES[base]:
         return "no kernel for this type"
-    if base == "FFT" and max(inputs[0][1], default=1) > _LARGEST_FFT:
-        return "too long"
-    if base in ("Gather", "Scatter") and len(inputs) > 2 + _INDEX_ARRAYS:
-        return "too many index arrays"
-    return ""
+    return _SIZES[base](inputs, outputs) if base in _SIZES else ""

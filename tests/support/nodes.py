@@ -86,8 +86,11 @@ def call(c: Case, version: int, dtype: str) -> tuple[Callable[..., Any], list[li
 
     def run(*arrays: mx.array) -> Any:
         rest = iter(arrays)
-        return opdef.fn(
-            *(fixed[i] if i in fixed else next(rest) for i in range(len(c.inputs))), **keywords
-        )
+        given = [fixed[i] if i in fixed else next(rest) for i in range(len(c.inputs))]
+        for positions, prepare in opdef.joint_prepares:
+            parts = [given[p] if p < len(given) else None for p in positions]
+            given = [None if i in positions else value for i, value in enumerate(given)]
+            given[positions[0]] = prepare(node, *parts)
+        return opdef.fn(*given, **keywords)
 
     return run, rounds
