@@ -17,13 +17,14 @@ TF32_VARIABLE: Final = "MLX_ENABLE_TF32"
 
 
 def prepare() -> None:
-    """Load OpenBLAS for the CPU backend, and keep float32 exact on CUDA.
+    """Load OpenBLAS for the CPU backend, and keep float32 exact on a GPU.
 
-    MLX computes float32 products and convolutions on CUDA in TF32 unless told otherwise, which is
-    off by about 1e-3. Set the environment variable MLX_ENABLE_TF32=1 to have that.
+    MLX computes float32 products in TF32 on CUDA, and on Metal from the M5 on, unless told
+    otherwise, which is off by about 1e-3. Set the environment variable MLX_ENABLE_TF32=1 to have
+    that.
     """
     load_blas()
-    if mx.cuda.is_available():
+    if mx.is_available(mx.gpu):
         os.environ.setdefault(TF32_VARIABLE, "0")
 
 
