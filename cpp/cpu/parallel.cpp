@@ -1,9 +1,11 @@
 #include "parallel.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -50,34 +52,41 @@ class Pool {
   std::deque<std::function<void()>> tasks_;
 };
 
-// Counts parts down and keeps the first exception.
-class Latch {
+// Parts of a piece of work, taken one after the other by whoever is free: a thread that wakes late,
+// on a busy machine, finds less or nothing left to do, and is not waited for.
+class Parts {
  public:
-  explicit Latch(int parts) : parts_(parts) {}
+  Parts(int64_t count, const std::function<void(int64_t)>& part) : count_(count), part_(part) {}
 
-  void run(const std::function<void()>& part) noexcept {
-    std::exception_ptr error;
-    try {
-      part();
-    } catch (...) {
-      error = std::current_exception();
+  void work() noexcept {
+    for (int64_t p; (p = next_.fetch_add(1)) < count_;) {
+      std::exception_ptr error;
+      try {
+        part_(p);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      std::lock_guard lock(mutex_);
+      if (error != nullptr && error_ == nullptr) error_ = error;
+      if (++done_ == count_) all_done_.notify_all();
     }
-    std::lock_guard lock(mutex_);
-    if (error != nullptr && error_ == nullptr) error_ = error;
-    if (--parts_ == 0) done_.notify_all();
   }
 
+  // Rethrows the first exception.
   void wait() {
     std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return parts_ == 0; });
+    all_done_.wait(lock, [&] { return done_ == count_; });
     if (error_ != nullptr) std::rethrow_exception(error_);
   }
 
  private:
+  const int64_t count_;
+  const std::function<void(int64_t)>& part_;  // there until all parts are done
+  std::atomic<int64_t> next_{0};
   std::mutex mutex_;
-  std::condition_variable done_;
-  int parts_;
+  std::condition_variable all_done_;
   std::exception_ptr error_;
+  int64_t done_ = 0;
 };
 
 }  // namespace
@@ -90,22 +99,19 @@ int default_threads() {
 void parallel_ranges(int threads, int64_t count, int64_t unit,
                      const std::function<void(int64_t, int64_t)>& body) {
   const int64_t units = (count + unit - 1) / unit;
-  const int64_t parts = std::min<int64_t>({std::max(threads, 1), default_threads(), units});
-  if (parts <= 1) {
+  const int64_t used = std::min<int64_t>({std::max(threads, 1), default_threads(), units});
+  if (used <= 1) {
     if (count > 0) body(0, count);
     return;
   }
-  Latch latch(static_cast<int>(parts));
-  auto part = [&](int64_t p) {
-    const int64_t first = units * p / parts * unit;
-    const int64_t last = std::min(count, units * (p + 1) / parts * unit);
-    body(first, last);
+
+  const std::function<void(int64_t)> part = [&](int64_t p) {
+    body(units * p / used * unit, std::min(count, units * (p + 1) / used * unit));
   };
-  for (int64_t p = 1; p < parts; ++p) {
-    Pool::instance().post([&latch, &part, p] { latch.run([&] { part(p); }); });
-  }
-  latch.run([&] { part(0); });
-  latch.wait();
+  const auto shared = std::make_shared<Parts>(used, part);
+  for (int64_t t = 1; t < used; ++t) Pool::instance().post([shared] { shared->work(); });
+  shared->work();
+  shared->wait();
 }
 
 }  // namespace ort_mlx::cpu
