@@ -53,6 +53,27 @@ void sum_shifted(float* to, const float* from, const int64_t* offsets, const flo
   }
 }
 
+// Rows are short: a call of memcpy for each would cost more than they do.
+void copy_row(float* to, const float* from, int64_t stride, int64_t n) {
+  if (stride != 1) {
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i * stride];
+    return;
+  }
+  if (n < kLanes) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+    return;
+  }
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) lanes_at(to + i, 0) = lanes_at(from + i, 0);
+  lanes_at(to + n - kLanes, 0) = lanes_at(from + n - kLanes, 0);
+}
+
+void copy_rows(float* to, int64_t to_row, const float* from, int64_t from_row, int64_t stride,
+               int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; ++r) copy_row(to + r * to_row, from + r * from_row, stride, n);
+}
+
 // Sums of a tile that fit the registers: vectors along the panel, and rows of weights.
 #if defined(__AVX512F__)
 constexpr int kPanelVectors = 3, kTileRows = 8;
@@ -76,14 +97,8 @@ void gather_pieces(float* to, int64_t width, const float* from, int64_t plane, i
     }
     for (int v = 0; v < vectors; ++v) lanes_at(to, v) = Lanes{};
     for (int64_t i = 0; i < count; ++i) {
-      const float* x = from + pieces[i].from;
-      float* y = to + pieces[i].to;
-      const int64_t n = pieces[i].length;
-      if (stride == 1) {
-        for (int64_t k = 0; k < n; ++k) y[k] = x[k];
-      } else {
-        for (int64_t k = 0; k < n; ++k) y[k] = x[k * stride];
-      }
+      const Piece& piece = pieces[i];
+      copy_row(to + piece.to, from + piece.from, stride, piece.length);
     }
   }
 }
@@ -132,7 +147,7 @@ void multiply_panel(const PanelProduct& p) {
 }  // namespace
 
 extern const ConvLoops kConvLoops;
-const ConvLoops kConvLoops = {sum_shifted, kLanes, kLanes * kPanelVectors, gather_pieces,
-                              multiply_panel<>};
+const ConvLoops kConvLoops = {sum_shifted,   copy_rows,       kLanes, kLanes * kPanelVectors,
+                              gather_pieces, multiply_panel<>};
 
 }  // namespace ort_mlx::cpu::ORT_MLX_ISA

@@ -27,6 +27,9 @@ struct ConvLoops {
   // to[i] = the sum over taps of weights[t] * from[offsets[t] + i]
   void (*sum_shifted)(float* to, const float* from, const int64_t* offsets, const float* weights,
                       int64_t taps, int64_t n);
+  // Rows of n elements: to[r * to_row + i] = from[r * from_row + i * stride]
+  void (*copy_rows)(float* to, int64_t to_row, const float* from, int64_t from_row, int64_t stride,
+                    int64_t rows, int64_t n);
   int64_t lanes;  // what the width of a panel is a multiple of,
   int64_t widest_panel;
   // A row of a panel from each of `planes` planes, zero where there is no piece.

@@ -1,6 +1,5 @@
 #include "depthwise.h"
 
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -30,18 +29,26 @@ class Phases {
     for (int64_t kh = 0; kh < g.kernel_height; ++kh) {
       for (int64_t kw = 0; kw < g.kernel_width; ++kw) offsets_.push_back(offset_of(kh, kw));
     }
-    elements_ = std::make_unique_for_overwrite<float[]>(
+    // Zeros, of which no plane covers those outside of the input.
+    elements_ = std::make_unique<float[]>(
         static_cast<size_t>(counts_[0] * counts_[1] * sizes_[0] * sizes_[1]));
     sums_ = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(flat_size()));
   }
 
   void load(const float* plane) {
     float* to = elements_.get();
+    const int64_t stride_h = g_.window.stride[0], stride_w = g_.window.stride[1];
     for (int64_t i = 0; i < counts_[0]; ++i) {
-      for (int64_t j = 0; j < counts_[1]; ++j) {
-        for (int64_t r = 0; r < sizes_[0]; ++r, to += sizes_[1]) {
-          load_row(plane, r * g_.window.stride[0] + i - g_.window.pad_before[0], j, to);
-        }
+      const int64_t row = i - g_.window.pad_before[0];
+      const auto [top, bottom] = inside(row, stride_h, g_.height, sizes_[0]);
+      for (int64_t j = 0; j < counts_[1]; ++j, to += sizes_[0] * sizes_[1]) {
+        const int64_t column = j - g_.window.pad_before[1];
+        const auto [first, last] = inside(column, stride_w, g_.width, sizes_[1]);
+        if (top == bottom || first == last) continue;
+        conv_loops().copy_rows(
+            to + top * sizes_[1] + first, sizes_[1],
+            plane + (row + top * stride_h) * g_.width + column + first * stride_w,
+            stride_h * g_.width, stride_w, bottom - top, last - first);
       }
     }
   }
@@ -60,10 +67,7 @@ class Phases {
       return;
     }
     loops.sum_shifted(sums_.get(), elements_.get(), offsets_.data(), weights, taps, flat_size());
-    for (int64_t r = 0; r < g_.out_height; ++r) {
-      std::memcpy(out + r * g_.out_width, sums_.get() + r * sizes_[1],
-                  static_cast<size_t>(g_.out_width) * sizeof(float));
-    }
+    loops.copy_rows(out, g_.out_width, sums_.get(), sizes_[1], 1, g_.out_height, g_.out_width);
   }
 
  private:
@@ -75,21 +79,6 @@ class Phases {
     const int64_t sh = g_.window.stride[0], sw = g_.window.stride[1];
     const int64_t phase = row % sh * counts_[1] + column % sw;
     return (phase * sizes_[0] + row / sh) * sizes_[1] + column / sw;
-  }
-
-  void load_row(const float* plane, int64_t row, int64_t phase, float* to) const {
-    const int64_t stride = g_.window.stride[1], offset = phase - g_.window.pad_before[1];
-    const bool is_there = row >= 0 && row < g_.height;
-    const auto [first, last] =
-        is_there ? inside(offset, stride, g_.width, sizes_[1]) : std::pair<int64_t, int64_t>{0, 0};
-    std::fill(to, to + first, 0.0f);
-    const float* from = plane + row * g_.width + offset;
-    if (stride == 1) {
-      std::copy(from + first, from + last, to + first);
-    } else {
-      for (int64_t o = first; o < last; ++o) to[o] = from[o * stride];
-    }
-    std::fill(to + last, to + sizes_[1], 0.0f);
   }
 
   const Geometry& g_;
