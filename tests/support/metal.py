@@ -104,6 +104,11 @@ def _quantized(inputs: Arrays, outputs: Arrays) -> str:
     return ""
 
 
+# These launch a kernel for an empty result too, and whether Metal takes a grid of no threads is not
+# said. The others return before, or ops.cpp does not ask for them.
+_SUMS: Final = ("CumSum", "CumProd", "CumMin", "CumMax", "CumLogAddExp")
+_NOT_EMPTY: Final = {*_SUMS, "Convolution", "FFT", "GatherQMM", "QuantizedMatmul", "SearchSorted"}
+
 # What depends on more than the type of the first input.
 _SIZES: Final[dict[str, Callable[[Arrays, Arrays], str]]] = {
     "FFT": _transform,
@@ -138,4 +143,6 @@ def _refusal(name: str, inputs: Arrays, outputs: Arrays) -> str:
         return "not in the table of what Metal does"
     if inputs and inputs[0][0] not in _TYPES[base]:
         return "no kernel for this type"
+    if base in _NOT_EMPTY and all(0 in shape for _, shape in outputs):
+        return "an empty grid"
     return _SIZES[base](inputs, outputs) if base in _SIZES else ""
