@@ -88,11 +88,15 @@ def ms_linear_attention(
     update_rule: str = "gated_delta",
     node: Node,
 ) -> tuple[mx.array, mx.array]:
-    k, v = (split_heads(t.astype(mx.float32), kv_num_heads) for t in (key, value))
-    q = split_heads(query.astype(mx.float32), q_num_heads) * (scale or k.shape[-1] ** -0.5)
-    if kv_num_heads > q_num_heads:
-        q = mx.repeat(q, kv_num_heads // q_num_heads, axis=1)
-    batch, heads, length, size = q.shape
+    v = split_heads(value.astype(mx.float32), kv_num_heads)
+    q = split_heads(query.astype(mx.float32), q_num_heads)
+    size = q.shape[-1]
+    if key.shape[-1] % size:
+        raise ValueError(f"the heads of the keys are not of {size}, the queries' size: {key.shape}")
+    # There may be fewer heads of queries and of keys than states; several states share one then.
+    k = _shared(split_heads(key.astype(mx.float32), key.shape[-1] // size), kv_num_heads)
+    q = _shared(q * (scale or size**-0.5), kv_num_heads)
+    batch, heads, length, _ = q.shape
     q = q.reshape(batch, kv_num_heads, heads // kv_num_heads, length, size)
     tokens = Tokens(
         q,
@@ -108,6 +112,16 @@ def ms_linear_attention(
     y = merge_heads(out.reshape(batch, heads, length, v.shape[-1])).astype(query.dtype)
     present = _window(states, state_window) if state_window else states[-1]
     return y, present.astype(_state_dtype(node, past_state, query))
+
+
+def _shared(heads: mx.array, states: int) -> mx.array:
+    """Each head for several states where there are fewer of them."""
+    count = heads.shape[1]
+    if count >= states:
+        return heads
+    if states % count:
+        raise ValueError(f"{states} states do not share {count} heads evenly: {heads.shape}")
+    return mx.repeat(heads, states // count, axis=1)
 
 
 def _gates(gates: mx.array | None, heads: int) -> mx.array | None:
