@@ -84,6 +84,21 @@ def check_cxx(path: Path, text: str) -> Iterator[str]:
                 yield f"{path}:{number}: '{name}' says nothing; see the glossary in CONTRIBUTING.md"
 
 
+def included(path: Path) -> Iterator[tuple[Path, str]]:
+    """Everything that a C++ file includes, with the file that does; its own folder's in turn."""
+    for name in re.findall(r"#include [<\"]([^>\"]+)", (ROOT / path).read_text()):
+        yield path, name
+        if (ROOT / path.parent / name).is_file():
+            yield from included(path.parent / name)
+
+
+def check_loops(path: Path) -> Iterator[str]:
+    """What is built for several instruction sets must have no inline functions of others."""
+    for where, name in included(path):
+        if name not in ("cstdint", "immintrin.h") and not (ROOT / path.parent / name).is_file():
+            yield f"{where}: {path} includes it, so it must not include <{name}>"
+
+
 def check_pins() -> Iterator[str]:
     """MLX and nanobind are pinned in several places, which have to agree."""
     text = (ROOT / "pyproject.toml").read_text() + (ROOT / "Makefile").read_text()
@@ -105,6 +120,8 @@ def main() -> int:
         if lines > LIMIT and not WAIVER.search("\n".join(text.splitlines()[:30])):
             problems.append(f"{path}: {lines} lines; split it, or say why in a waiver line")
         problems += check_python(path, text) if path.suffix == ".py" else check_cxx(path, text)
+        if path.name.endswith("_loops.cpp"):
+            problems += check_loops(path)
     print("\n".join(problems) or "file rules: all kept")
     return 1 if problems else 0
 

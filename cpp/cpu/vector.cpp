@@ -5,6 +5,7 @@
 
 #include "conv_loops.h"
 #include "dots.h"
+#include "instruction_sets.h"
 
 namespace ort_mlx::cpu {
 

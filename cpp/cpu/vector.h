@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 namespace ort_mlx::cpu {
 
@@ -87,10 +85,5 @@ struct Vectors {
 };
 
 const Vectors& vectors();
-
-// Those that this processor has, the best one last, which is used unless another is asked for: so
-// that tests reach them all.
-std::vector<std::string> instruction_sets();
-void use_instruction_set(const std::string& name);
 
 }  // namespace ort_mlx::cpu
