@@ -11,19 +11,25 @@ A session is made as always, with options that went through `enable`:
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from .compat import import_native
+from .errors import CompatibilityError
 
-import_native()
+try:
+    import_native()
+except CompatibilityError as _error:
+    if sys.argv[0] == "-m":  # so it is while `python -m ort_mlx` looks for the program
+        sys.exit(f"ort_mlx: {_error}")
+    raise
 
-from . import backend  # noqa: E402
+from . import backend
 
 backend.prepare()
 
 from .custom import custom_op  # noqa: E402
 from .errors import (  # noqa: E402
-    CompatibilityError,
     DeviceError,
     InputError,
     OptionError,

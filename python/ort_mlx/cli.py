@@ -118,10 +118,10 @@ def run_report(
 
 
 def _open(model: Path, device: str) -> tuple[Any, Report]:
-    ort = compat.onnxruntime()
     if not model.is_file():
         raise typer.BadParameter(f"there is no file {model}")
     try:
+        ort = compat.onnxruntime()
         options = registration.enable(ort.SessionOptions(), device=device)
         options.log_severity_level = 3
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")

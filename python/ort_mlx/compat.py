@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 from types import ModuleType
 from typing import Any
@@ -32,11 +33,11 @@ def import_native() -> ModuleType:
         CompatibilityError: MLX or its backend is missing, or of another version.
     """
     try:
-        from . import _native
+        native = importlib.import_module("._native", __package__)
     except ImportError as error:
         raise CompatibilityError(_advice(error)) from error
-    check_mlx(_native)
-    return _native
+    check_mlx(native)
+    return native
 
 
 def _advice(error: ImportError) -> str:

@@ -83,6 +83,11 @@ def enable(session_options: Any = None, **options: Any) -> Any:
         CompatibilityError: onnxruntime is missing or too old.
     """
     ort = compat.onnxruntime()
+    if session_options is not None and not isinstance(session_options, ort.SessionOptions):
+        raise TypeError(
+            "ort_mlx.enable takes an onnxruntime.SessionOptions, made before its session, not "
+            f"{_kind(session_options)}"
+        )
     strings = checked(options)
     session_options = ort.SessionOptions() if session_options is None else session_options
     if "threads" not in strings and session_options.intra_op_num_threads > 0:
@@ -122,8 +127,14 @@ def _entry(session_options: Any, name: str) -> str | None:
         return None
 
 
+def _kind(given: Any) -> str:
+    return "None" if given is None else f"a {type(given).__name__}"
+
+
 def _ep_session(session: Any) -> EpSession:
     """Our side of an InferenceSession, found by sending it a token through ORT."""
+    if not isinstance(session, compat.onnxruntime().InferenceSession):
+        raise TypeError(f"this takes an onnxruntime.InferenceSession, not {_kind(session)}")
     token = uuid.uuid4().hex
     session.set_ep_dynamic_options({TOKEN_OPTION: token})
     found = of_token(token)
@@ -141,6 +152,7 @@ def report(session: Any) -> Report:
 
     Raises:
         OrtMlxError: the session does not use the provider; the text says which it uses.
+        TypeError: not a session.
     """
     return _ep_session(session).report
 
@@ -169,6 +181,11 @@ def warmup(session: Any, inputs: Mapping[str, Any]) -> None:
         OrtMlxError: the session does not use the provider, or has no such input.
     """
     _ep_session(session)
+    if not isinstance(inputs, Mapping):
+        raise TypeError(
+            "ort_mlx.warmup takes the shapes of the inputs by name, such as {'x': (1, 3)}, not "
+            f"{_kind(inputs)}"
+        )
     declared = {i.name: i.type for i in session.get_inputs()}
     feeds = {}
     for name, given in inputs.items():

@@ -21,7 +21,7 @@ from .node import Graph, Node
 from .partition import Partition, partition
 from .plan import Plan, PlanSettings
 from .records import graph_of
-from .registry import ML, MS
+from .registry import ML, MS, all_ops
 from .reports import LeftNode, Report
 from .routes import Route
 
@@ -117,6 +117,7 @@ class EpSession:
             ]
         if nested:
             return partitions
+        self._check_excluded(graph)
         self._account(graph, reasons, partitions)
         if self.options.strict and self.report.left:
             self._refusal = self.report.refusal()
@@ -131,6 +132,12 @@ class EpSession:
         keep = self.options.keep_islands or self.options.strict
         groups = partition(graph, [not r for r in reasons], keep_islands=keep)
         return [Partition(nodes) for nodes in cut_largest(graph, groups, cuts)]
+
+    def _check_excluded(self, graph: Graph) -> None:
+        known = {o.name for o in all_ops()} | {node.op_type for node in graph.nodes}
+        for name in sorted(set(self.options.exclude_ops) - known):
+            close = settings.nearest(name, known)
+            self._note(WARNING, f"ort_mlx: exclude_ops names '{name}', no known operator{close}")
 
     def _cuts(self, graph: Graph) -> int:
         try:

@@ -88,9 +88,7 @@ def parse(given: Mapping[str, Any]) -> Options:
         if name == SELECTED_BY:
             continue
         if name not in known:
-            raise OptionError(
-                f"unknown option '{name}'{_nearest(name, known)}; see docs/options.md"
-            )
+            raise OptionError(f"unknown option '{name}'{nearest(name, known)}; see docs/options.md")
         values[name] = _convert(name, value, known[name])
     buckets.parse_all(values.get("shape_buckets", ()))
     return Options(**values)
@@ -131,7 +129,7 @@ def _convert(name: str, value: Any, option: Field[Any]) -> Any:
 def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
     if choices and text not in choices:
         raise OptionError(
-            f"option '{name}' takes {', '.join(choices)}, not '{text}'{_nearest(text, choices)}"
+            f"option '{name}' takes {', '.join(choices)}, not '{text}'{nearest(text, choices)}"
         )
     return text
 
@@ -165,6 +163,7 @@ def _boolean(name: str, value: Any) -> bool:
     return words[text]
 
 
-def _nearest(text: str, candidates: Any) -> str:
+def nearest(text: str, candidates: Any) -> str:
+    """` (did you mean ...?)`, or nothing when no candidate is close."""
     close = difflib.get_close_matches(text, list(candidates), n=1)
     return f" (did you mean '{close[0]}'?)" if close else ""

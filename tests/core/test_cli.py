@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import onnx.parser
 import pytest
 
-from ort_mlx import describe, doctor, registry
+from ort_mlx import _native, describe, doctor, registry
 
 MODEL = """<ir_version: 8, opset_import: ["" : 17]>
 words (float[N] x, string[N] s) => (float[N] y, string[N] t)
@@ -51,6 +53,29 @@ def test_doctor_gives_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [c.subject for c in failed] == ["onnxruntime", "device", "a session"]
     assert "pip install --upgrade onnxruntime" in failed[0].advice
     assert "no onnxruntime here" in failed[0].found
+
+
+@pytest.mark.parametrize("native", [None, b"not a library"], ids=["absent", "broken"])
+def test_every_command_says_that_the_native_module_does_not_load(
+    native: bytes | None, tmp_path: Path
+) -> None:
+    package = Path(_native.__file__).parent
+    shutil.copytree(package, tmp_path / "ort_mlx", ignore=shutil.ignore_patterns("_native.*"))
+    if native is not None:
+        (tmp_path / "ort_mlx" / Path(_native.__file__).name).write_bytes(native)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    for command in ("doctor", "ops"):
+        ended = subprocess.run(
+            [sys.executable, "-S", "-m", "ort_mlx", command],  # without hooks of editable installs
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 1
+        (line,) = ended.stderr.splitlines()
+        assert line.startswith("ort_mlx: ort_mlx's native module does not load (")
+        assert "reinstall" in line
 
 
 def test_ops_lists_all() -> None:

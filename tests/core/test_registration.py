@@ -192,3 +192,30 @@ def test_report_of_a_session_without_us() -> None:
         ort_mlx.OrtMlxError, match=r"`providers=` given to InferenceSession replaces"
     ):
         ort_mlx.report(session)
+
+
+class TestWrongArguments:
+    """One sentence that says what is wanted and what was given."""
+
+    @pytest.mark.parametrize("given", [None, 3, "model.onnx"])
+    def test_a_session(self, given: object) -> None:
+        for function in (ort_mlx.report, ort_mlx.cancel, lambda s: ort_mlx.warmup(s, {})):
+            with pytest.raises(TypeError, match=r"takes an onnxruntime\.InferenceSession, not "):
+                function(given)
+
+    @pytest.mark.parametrize("given", ["model.onnx", {"device": "cpu"}])
+    def test_session_options(self, given: object) -> None:
+        with pytest.raises(TypeError, match=r"takes an onnxruntime\.SessionOptions"):
+            ort_mlx.enable(given)
+
+    @pytest.mark.parametrize("given", [None, [], (1, 3)])
+    def test_inputs(self, given: object) -> None:
+        with pytest.raises(TypeError, match="the shapes of the inputs by name"):
+            ort_mlx.warmup(mlx_session(relu()), given)
+
+
+def test_a_name_that_no_operator_has_is_warned_of(capfd: pytest.CaptureFixture[str]) -> None:
+    mlx_session(relu(), ort.SessionOptions(), exclude_ops=["Relo", "Conv"])
+    logged = capfd.readouterr().err
+    assert "exclude_ops names 'Relo', no known operator (did you mean 'Relu'?)" in logged
+    assert "Conv" not in logged
