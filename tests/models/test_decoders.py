@@ -29,6 +29,7 @@ pytestmark = [
 ]
 STEPS = 64
 MOST_TRACES = 6  # of 64 steps: the prefill, three steps, and one for all further ones
+NOT_BUILT = {("gpt-oss", "int4")}  # only from a checkpoint that is in MXFP4 already
 WINDOWED = ("gemma2", "gemma3")  # their caches hold a window, which a growing one is shorter than
 
 
@@ -56,7 +57,7 @@ def _head(folder: Path) -> int:
 
 
 def _every(*precisions: str) -> Any:
-    pairs = [(family, precision) for precision in precisions for family in FAMILIES]
+    pairs = [(f, p) for p in precisions for f in FAMILIES if (f, p) not in NOT_BUILT]
     return pytest.mark.parametrize("decoder", pairs, indirect=True, ids="-".join)
 
 
@@ -128,7 +129,7 @@ def test_genai(genai: Any, family: str) -> None:
                 config.set_provider_option(ort_mlx.get_ep_name(), name, value)
         model = genai.Model(config)
         ways = [_stream, _batch, _append, _chunked, _interleaved]
-        if family != "lfm2":  # its state cannot go back
+        if not family.startswith("lfm2"):  # their states cannot go back
             ways.append(_rewind)
         written.append({way.__name__: way(genai, model) for way in ways})
     assert written[0] == written[1]

@@ -59,6 +59,19 @@ _LFM: Final = {
     "layer_types": ["conv", "full_attention", "conv"],
     "block_auto_adjust_ff_dim": False,
 }
+_MOE: Final = {
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 64,
+    "num_dense_layers": 1,
+    "norm_topk_prob": True,
+}
+_HYBRID: Final = {  # of its layers the builder knows attention only
+    "num_local_experts": 0,
+    "layer_types": ["attention", "attention"],
+    "shared_intermediate_size": 256,
+}
 FAMILIES: Final = {
     "llama": Family("LlamaConfig", {**HEAD, "tie_word_embeddings": False}),
     "llama3": Family("LlamaConfig", {**HEAD, **_TIED, "rope_parameters": LLAMA_3}),
@@ -77,6 +90,9 @@ FAMILIES: Final = {
     "gemma3-full": Family("Gemma3TextConfig", _GEMMA, _FULL),
     "smollm3": Family("SmolLM3Config"),
     "lfm2": Family("Lfm2Config", _LFM),
+    "lfm2-moe": Family("Lfm2MoeConfig", {**_LFM, **_MOE}),
+    "gpt-oss": Family("GptOssConfig", {**HEAD, **_MOE, "sliding_window": 64}, _FULL),
+    "granite-hybrid": Family("GraniteMoeHybridConfig", _HYBRID),
 }
 
 
