@@ -75,7 +75,7 @@ def test_nearly_every_case_is_looked_at(cases: dict[tuple[str, str], list[Case]]
     assert sum(claimed) > 0.9 * len(claimed)
 
 
-REFUSED: dict[str, tuple[Callable[..., Any], mx.Dtype]] = {
+ON_THE_CPU_ONLY: dict[str, tuple[Callable[..., Any], mx.Dtype]] = {
     "ArgSort of mlx.core.bool: no kernel": (mx.argsort, mx.bool_),
     "Scatter Sum of mlx.core.int64, mlx.core.int32, mlx.core.int64: no kernel": (
         lambda x: x.at[mx.array([1, 0])].add(x),
@@ -98,9 +98,9 @@ REFUSED: dict[str, tuple[Callable[..., Any], mx.Dtype]] = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSED)
+@pytest.mark.parametrize("text", ON_THE_CPU_ONLY)
 def test_the_table_refuses(text: str) -> None:
-    f, dtype = REFUSED[text]
+    f, dtype = ON_THE_CPU_ONLY[text]
     with mx.stream(mx.cpu):
         made = refusals(asked_of_mlx(f, [mx.ones((2, 2), dtype)]))
     assert any(text in reason for reason in made), made
