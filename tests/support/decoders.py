@@ -114,6 +114,14 @@ def built(family: str, precision: str, cache: Path) -> Path:
     return folder
 
 
+def _settle(made: Path, folder: Path) -> None:
+    try:
+        made.rename(folder)  # an interrupted build leaves nothing under this name
+    except OSError:  # another process built the same meanwhile
+        if not folder.is_dir():
+            raise
+
+
 def _write_checkpoint(family: Family, folder: Path) -> None:
     import torch
     import transformers as hf
@@ -172,7 +180,7 @@ def _build(family: Family, precision: str, folder: Path) -> None:
         sys.argv += ["-c", str(Path(scratch) / "cache"), "--extra_options", "hf_token=false"]
         sys.argv += family.options
         runpy.run_module("onnxruntime_genai.models.builder", run_name="__main__")
-        made.rename(folder)  # an interrupted build leaves nothing under this name
+        _settle(made, folder)
 
 
 if __name__ == "__main__":

@@ -156,6 +156,14 @@ def built(family: str, provider: str, cache: Path) -> Path:
     return folder / "model.onnx"
 
 
+def _settle(made: Path, folder: Path) -> None:
+    try:
+        made.rename(folder)  # an interrupted build leaves nothing under this name
+    except OSError:  # another process built the same meanwhile
+        if not folder.is_dir():
+            raise
+
+
 def _build(family: str, provider: str, folder: Path) -> None:
     from transformers import AutoConfig
 
@@ -169,7 +177,7 @@ def _build(family: str, provider: str, folder: Path) -> None:
         _fill(model)
         made.mkdir()
         onnx.save(model, made / "model.onnx")
-        made.rename(folder)  # an interrupted build leaves nothing under this name
+        _settle(made, folder)
 
 
 def _fill(model: onnx.ModelProto) -> None:
