@@ -48,7 +48,11 @@ std::vector<float> sums_of(const mx::array& x, int64_t k, int64_t group_size) {
 class PackedRows {
  public:
   PackedRows(const std::vector<mx::array>& inputs, int bits, int64_t words, int64_t groups)
-      : inputs_(inputs), bits_(bits), words_(words), groups_(groups) {}
+      : inputs_(inputs),
+        bits_(bits),
+        group_shift_(std::countr_zero(static_cast<uint64_t>(words / groups))),
+        words_(words),
+        groups_(groups) {}
 
   void load(int64_t first, int64_t rows) {
     first_ = first;
@@ -58,12 +62,11 @@ class PackedRows {
 
   // The r-th of those loaded.
   Packed row(int64_t r) const {
-    const int shift = std::countr_zero(static_cast<uint64_t>(words_ / groups_));
     return {inputs_[1].data<uint32_t>() + (first_ + r) * words_,
             scales_ + r * groups_,
             biases_ + r * groups_,
             words_,
-            shift,
+            group_shift_,
             bits_};
   }
 
@@ -76,7 +79,7 @@ class PackedRows {
   }
 
   const std::vector<mx::array>& inputs_;
-  const int bits_;
+  const int bits_, group_shift_;
   const int64_t words_, groups_;
   int64_t first_ = 0;
   const float* scales_ = nullptr;
