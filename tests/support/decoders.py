@@ -1,20 +1,19 @@
 """Tiny decoders of many families, with random weights, made by onnxruntime-genai's own builder.
 
 Run as a program it builds one, since that takes torch and transformers, which stay in memory:
-`python tests/support/decoders.py FAMILY PRECISION FOLDER`. Needs the dependency group `genai`.
+`PYTHONPATH=tests python -m support.decoders FAMILY PRECISION FOLDER`. Needs the group
+`genai`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from support import building
 
 NEEDED: Final = ("onnxruntime_genai", "torch", "transformers", "onnx_ir")
 SIZES: Final = {
@@ -98,28 +97,12 @@ FAMILIES: Final = {
 
 def missing() -> str | None:
     """Why nothing can be built here, or None."""
-    absent = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    return f"the group `genai` is not installed: no {', '.join(absent)}" if absent else None
+    return building.missing(NEEDED)
 
 
 def built(family: str, precision: str, cache: Path) -> Path:
     """The folder of a decoder; builds it the first time."""
-    recipe = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
-    folder = cache / f"decoders-{recipe}" / f"{family}-{precision}"
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, __file__, family, precision, str(folder)]
-        made = subprocess.run(command, capture_output=True, text=True)
-        assert made.returncode == 0, made.stderr[-4000:]
-    return folder
-
-
-def _settle(made: Path, folder: Path) -> None:
-    try:
-        made.rename(folder)  # an interrupted build leaves nothing under this name
-    except OSError:  # another process built the same meanwhile
-        if not folder.is_dir():
-            raise
+    return building.built(Path(__file__), cache, family, precision)
 
 
 def _write_checkpoint(family: Family, folder: Path) -> None:
@@ -180,9 +163,8 @@ def _build(family: Family, precision: str, folder: Path) -> None:
         sys.argv += ["-c", str(Path(scratch) / "cache"), "--extra_options", "hf_token=false"]
         sys.argv += family.options
         runpy.run_module("onnxruntime_genai.models.builder", run_name="__main__")
-        _settle(made, folder)
+        building.settle(made, folder)
 
 
 if __name__ == "__main__":
-    os.environ["HF_HUB_OFFLINE"] = "1"
     _build(FAMILIES[sys.argv[1]], sys.argv[2], Path(sys.argv[3]))

@@ -1,14 +1,12 @@
 """Tiny decoders with experts, recurrent states or both, with random weights, built by Mobius.
 
 Run as a program it builds one, since that takes torch and transformers, which stay in memory:
-`python tests/support/mobius_decoders.py FAMILY PROVIDER FOLDER`. Needs the group `genai`.
+`PYTHONPATH=tests python -m support.mobius_decoders FAMILY PROVIDER FOLDER`. Needs the group
+`genai`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +17,8 @@ from typing import Any, Final
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+
+from support import building
 
 NEEDED: Final = ("mobius", "torch", "transformers")
 SIZES: Final = {
@@ -140,28 +140,12 @@ PROVIDERS: Final = ("default", "mlx", "onnx-standard")  # that Mobius writes a g
 
 def missing() -> str | None:
     """Why nothing can be built here, or None."""
-    absent = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    return f"the group `genai` is not installed: no {', '.join(absent)}" if absent else None
+    return building.missing(NEEDED)
 
 
 def built(family: str, provider: str, cache: Path) -> Path:
     """The model file of a decoder; builds it the first time."""
-    recipe = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
-    folder = cache / f"mobius-{recipe}" / f"{family}-{provider}"
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, __file__, family, provider, str(folder)]
-        made = subprocess.run(command, capture_output=True, text=True)
-        assert made.returncode == 0, made.stderr[-4000:]
-    return folder / "model.onnx"
-
-
-def _settle(made: Path, folder: Path) -> None:
-    try:
-        made.rename(folder)  # an interrupted build leaves nothing under this name
-    except OSError:  # another process built the same meanwhile
-        if not folder.is_dir():
-            raise
+    return building.built(Path(__file__), cache, family, provider) / "model.onnx"
 
 
 def _build(family: str, provider: str, folder: Path) -> None:
@@ -177,7 +161,7 @@ def _build(family: str, provider: str, folder: Path) -> None:
         _fill(model)
         made.mkdir()
         onnx.save(model, made / "model.onnx")
-        _settle(made, folder)
+        building.settle(made, folder)
 
 
 def _fill(model: onnx.ModelProto) -> None:
@@ -204,5 +188,4 @@ def _weight(name: str, shape: list[int]) -> NDArray[Any]:
 
 
 if __name__ == "__main__":
-    os.environ["HF_HUB_OFFLINE"] = "1"
     _build(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
